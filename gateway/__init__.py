@@ -1,0 +1,1 @@
+"""The edge: HTTP, settings, vendors, telemetry, command line."""

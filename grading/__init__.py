@@ -1,0 +1,1 @@
+"""Question + passages -> grade; grade -> next query."""

@@ -1,0 +1,51 @@
+"""A grade: whether a SET of passages supports an answer to the question, and what it lacks."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """sufficient, partial, insufficient; in the corrective-RAG paper's words correct, ambiguous, incorrect.
+
+    Source: Yan et al., Corrective Retrieval Augmented Generation, arXiv:2401.15884.
+    """
+
+    SUFFICIENT = "sufficient"
+    PARTIAL = "partial"
+    INSUFFICIENT = "insufficient"
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """The grade of a set. `relevant` holds passage numbers, counted from 1 in the order the set was given.
+
+    `missing` says in words what the set lacks (None when nothing), `conflicts` where passages contradict each other.
+    `grader` names who said so; `p_sufficient` (0..1) is given by graders that estimate one.
+    """
+
+    verdict: Verdict
+    missing: str | None = None
+    relevant: tuple[int, ...] = ()
+    conflicts: str | None = None
+    grader: str = ""
+    p_sufficient: float | None = None
+
+    @property
+    def is_sufficient(self) -> bool:
+        return self.verdict is Verdict.SUFFICIENT
+
+
+def consistent(grade: Grade, passage_count: int) -> Grade:
+    """The grade with its contradictions resolved against release.
+
+    Numbers of passages that are not in the set are dropped, repeats too. A `sufficient` that also names something
+    missing, names an unknown passage, or names no relevant passage at all is lowered to `partial` (to `insufficient`
+    when nothing relevant is left): a verdict that contradicts itself never releases a draft.
+    """
+    known = tuple(dict.fromkeys(n for n in grade.relevant if 1 <= n <= passage_count))
+    missing = (grade.missing or "").strip() or None
+    contradicts = missing is not None or len(known) < len(set(grade.relevant)) or not known
+    verdict = grade.verdict
+    if verdict is Verdict.SUFFICIENT and contradicts:
+        verdict = Verdict.PARTIAL if known else Verdict.INSUFFICIENT
+    return replace(grade, verdict=verdict, missing=missing, relevant=known)

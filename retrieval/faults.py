@@ -1,0 +1,52 @@
+"""The faults that any part of the gateway may raise: one class, one condition."""
+
+from typing import ClassVar
+
+
+class GatewayFault(Exception):
+    """Base of every fault that this project names.
+
+    `type` is the stable code a client sees, `retryable` whether asking again may help. The message of a subclass is
+    written for the client: it carries values (seconds, counts), never a class name, a DSN or a traceback.
+    """
+
+    type: ClassVar[str] = "internal_error"
+    retryable: ClassVar[bool] = False
+
+
+class RetrievalUnavailable(GatewayFault):
+    """Raised when the store of passages cannot be reached or does not answer in time."""
+
+    type = "retrieval_unavailable"
+    retryable = True
+
+
+class RetrievalMisconfigured(GatewayFault):
+    """Raised when a collection and the embedder disagree (model, dimensions, chunking): retrying cannot help."""
+
+    type = "retrieval_misconfigured"
+
+
+class CollectionNotFound(GatewayFault):
+    """Raised when a question names a collection that holds nothing and was never created."""
+
+    type = "collection_not_found"
+
+
+class EmbeddingFailed(GatewayFault):
+    """Raised when the embedder fails or returns vectors of the wrong number or size."""
+
+    type = "embedding_failed"
+    retryable = True
+
+
+class DocumentUnreadable(GatewayFault):
+    """Raised when a document is corrupt, empty, encrypted or of an unknown kind; the message names it and says why."""
+
+    type = "document_unreadable"
+
+
+class DatabaseMissing(GatewayFault):
+    """Raised when no database is configured and the embedded one cannot be started; the message says what to do."""
+
+    type = "database_missing"

@@ -1,0 +1,166 @@
+"""Drafting: one task that opens, reads and closes a draft, and says what it brought as signals."""
+
+from collections.abc import Iterator
+
+import anyio
+from anyio import CancelScope
+from anyio.abc import TaskGroup
+
+from retrieval.faults import GatewayFault
+from streaming.facts import DraftClosed, DraftStarted
+from streaming.gate import Drafted, DraftFailed, Signal, text_bytes
+from streaming.ledger import Entry
+from streaming.mailbox import Mailbox
+from streaming.ports import Draft, Generator, Observer, Piece, Prompt, Stopped, Text, Usage
+from streaming.room import Room
+
+CLOSE_LIMIT_S = 2.0  # a close that takes longer is abandoned with its connection
+TOKEN_LIMIT_BYTES = 8_192  # the contract's bound on one token event
+
+
+class Drafting:
+    """A draft in flight. Started in the answer's task group, so that closing it outlives the attempt but not the answer."""
+
+    def __init__(
+        self,
+        attempt: int,
+        number: int,
+        generator: Generator,
+        prompt: Prompt,
+        room: Room,
+        signals: Mailbox[Signal],
+        entry: Entry,
+        observer: Observer,
+    ) -> None:
+        self.number = number
+        self.room = room
+        self.entry = entry
+        self._attempt = attempt
+        self._generator = generator
+        self._prompt = prompt
+        self._signals = signals
+        self._observer = observer
+        self._scope = CancelScope()
+        self._go = anyio.Event()
+        self._closing_since: float | None = None
+        self._outcome = "client_gone"
+
+    def start(self, tasks: TaskGroup, delay_s: float = 0.0) -> None:
+        """Begins in `tasks`, after `delay_s` seconds or when released, whichever is first."""
+        tasks.start_soon(self._run, delay_s, name=f"draft {self._attempt}.{self.number}")
+
+    def release(self) -> None:
+        """The verdict is in and good: what this draft brings is sent. One that still waits for its moment starts now."""
+        self.entry.released = True
+        self._go.set()
+
+    def close(self, outcome: str) -> None:
+        """Asks the draft to close its upstream request now; returns at once. The first outcome given is the one told."""
+        if self._closing_since is None:
+            self._closing_since = anyio.current_time()
+            self._outcome = outcome
+            self._scope.cancel()
+
+    async def _run(self, delay_s: float) -> None:
+        with self._scope:
+            if delay_s > 0:
+                with anyio.move_on_after(delay_s):
+                    await self._go.wait()
+            await self._draft()
+
+    async def _draft(self) -> None:
+        self._observer.note(DraftStarted(self._attempt, self.number))
+        try:
+            await self._read()
+        finally:
+            self._note_closed()
+
+    async def _read(self) -> None:
+        draft: Draft | None = None
+        try:
+            draft = await self._generator.draft(self._prompt)
+            async for pieces in draft:
+                await self._pass_on(pieces)
+            self._end("released" if self.entry.released else "finished")
+        except GatewayFault as fault:
+            self._fail(fault)
+        except Exception as error:  # a fault without a name is still only this draft's
+            self._fail(unnamed(error))
+        finally:
+            if draft is not None:
+                with anyio.move_on_after(CLOSE_LIMIT_S, shield=True):
+                    await draft.aclose()
+
+    async def _pass_on(self, pieces: tuple[Piece, ...]) -> None:
+        ready: list[Piece] = []
+        for piece in pieces:
+            for part in cut(piece, min(TOKEN_LIMIT_BYTES, self.room.limit_bytes)):
+                size = text_bytes((part,))
+                if not self.room.fits(size):
+                    self._say(ready)
+                    ready = []
+                    await self.room.wait_for(size)
+                self.room.take(size)
+                ready.append(part)
+        self._say(ready)
+
+    def _say(self, ready: list[Piece]) -> None:
+        if ready:
+            count(self.entry, ready)
+            self._signals.put(Drafted(self.number, tuple(ready)))
+
+    def _fail(self, fault: GatewayFault) -> None:
+        self._end("failed")
+        self._signals.put(DraftFailed(self.number, fault))
+
+    def _end(self, outcome: str) -> None:
+        if self._closing_since is None:
+            self._closing_since = anyio.current_time()
+            self._outcome = outcome
+
+    def _note_closed(self) -> None:
+        now = anyio.current_time()
+        entry = self.entry
+        entry.closed = True
+        self._observer.note(
+            DraftClosed(
+                attempt=self._attempt,
+                draft=self.number,
+                outcome=self._outcome,
+                input_tokens=entry.input_tokens,
+                output_tokens=entry.tokens,
+                exact=entry.exact,
+                close_s=now - (self._closing_since or now),
+            )
+        )
+
+
+def cut(piece: Piece, limit_bytes: int) -> Iterator[Piece]:
+    """`piece` itself, or a long text in parts of at most `limit_bytes` UTF-8 bytes (at least one character each)."""
+    if not isinstance(piece, Text) or len(piece.text) * 4 <= limit_bytes or text_bytes((piece,)) <= limit_bytes:
+        yield piece
+        return
+    step = max(1, limit_bytes // 4)
+    for start in range(0, len(piece.text), step):
+        yield Text(piece.text[start : start + step])
+
+
+def count(entry: Entry, pieces: list[Piece]) -> None:
+    """Enters what `pieces` say of tokens into the draft's ledger entry."""
+    for piece in pieces:
+        match piece:
+            case Text(text):
+                entry.characters += len(text)
+            case Usage(input_tokens, output_tokens):
+                entry.input_tokens, entry.output_tokens = input_tokens, output_tokens
+            case Stopped(usage=Usage(input_tokens, output_tokens)):
+                entry.input_tokens, entry.output_tokens, entry.exact = input_tokens, output_tokens, True
+            case _:
+                pass
+
+
+def unnamed(error: Exception) -> GatewayFault:
+    """A fault that says nothing of `error` to a client and keeps it as the cause for the log."""
+    fault = GatewayFault("something went wrong inside the gateway")
+    fault.__cause__ = error
+    return fault

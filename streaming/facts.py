@@ -1,0 +1,105 @@
+"""What happened inside one answer, for whoever observes it: telemetry folds these into spans and counters.
+
+Facts are told to the Observer; events (events.py) are sent to the client. A fact may hold text (queries, what is missing): what is
+recorded of it is the observer's decision.
+"""
+
+from dataclasses import dataclass
+
+from grading.grade import Grade
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptBegan:
+    """Attempt `attempt` (from 1) begins; `correction` names how it searches differently (None for attempt 1)."""
+
+    attempt: int
+    correction: str | None
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    attempt: int
+    passages: int
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationDecided:
+    attempt: int
+    delay_s: float | None
+    why: str
+    p_sufficient: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A usable verdict arrived (`grade`), or none could be had (`fault` is its type)."""
+
+    attempt: int
+    grade: Grade | None
+    took_s: float
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DraftStarted:
+    """The `draft`-th draft of this attempt starts (more than one after a fault that no one saw)."""
+
+    attempt: int
+    draft: int
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The verdict is `sufficient` and the gate is open; `held_bytes` of text waited for it."""
+
+    attempt: int
+    held_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DraftClosed:
+    """A draft's upstream request is closed. `outcome`: released, discarded, client_gone, failed, timeout.
+
+    Tokens are exact when the service counted them, else estimated from the text; `close_s` is from the decision to close until closed.
+    """
+
+    attempt: int
+    draft: int
+    outcome: str
+    input_tokens: int
+    output_tokens: int
+    exact: bool
+    close_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    """`outcome`: released, discarded, refused, failed, client_gone, timeout."""
+
+    attempt: int
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The answer is over. `path`: clean, recovered, refused, failed, abandoned; `reason` a refusal's reason or a fault's type."""
+
+    path: str
+    attempts: int
+    reason: str | None = None
+
+
+Fact = (
+    AttemptBegan
+    | Retrieved
+    | SpeculationDecided
+    | Judged
+    | DraftStarted
+    | Released
+    | DraftClosed
+    | AttemptEnded
+    | Ended
+)

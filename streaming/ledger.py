@@ -1,0 +1,46 @@
+"""The ledger of one answer: tokens released, discarded and still billing; exact or estimated."""
+
+from dataclasses import dataclass, field
+
+CHARACTERS_PER_TOKEN = 4  # of English prose, for drafts whose service never gave a count
+
+
+@dataclass(slots=True)
+class Entry:
+    """One draft's tokens. `exact` once the service has counted the finished draft; until then text gives an estimate."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    characters: int = 0
+    exact: bool = False
+    released: bool = False
+    closed: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens: the service's count when it is final, else the greater of its last count and the text's estimate."""
+        return (
+            self.output_tokens if self.exact else max(self.output_tokens, -(-self.characters // CHARACTERS_PER_TOKEN))
+        )
+
+
+@dataclass(slots=True)
+class Ledger:
+    entries: list[Entry] = field(default_factory=list)
+
+    def open(self) -> Entry:
+        """A new draft's entry."""
+        self.entries.append(Entry())
+        return self.entries[-1]
+
+    def usage(self) -> dict[str, int | bool]:
+        """The sums as `done` reports them; `still_billing` are tokens of drafts whose request is not yet known to be closed."""
+        released = [e for e in self.entries if e.released]
+        discarded = [e for e in self.entries if not e.released]
+        return {
+            "input_tokens": sum(e.input_tokens for e in self.entries),
+            "released_tokens": sum(e.tokens for e in released),
+            "discarded_tokens": sum(e.tokens for e in discarded),
+            "still_billing_tokens": sum(e.tokens for e in self.entries if not e.closed and not e.exact),
+            "exact": all(e.exact for e in self.entries),
+        }

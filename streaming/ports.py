@@ -1,0 +1,156 @@
+"""What the race needs from others: Generator, Speculator, GapLog, Observer."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from retrieval.passage import Passage
+from streaming.facts import Fact
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One earlier turn of the conversation; `role` is `user` or `assistant`."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a generator answers from: the question as graded, and numbered passages (number, passage).
+
+    The numbers are those of the set that was graded, also when only a subset is given, so that a citation means the same everywhere.
+    """
+
+    question: str
+    passages: tuple[tuple[int, Passage], ...]
+    history: tuple[Turn, ...] = ()
+    max_tokens: int = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A run of answer text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """Characters `start` to `end` of this draft's text rest on passage number `n`; `quote` are the passage's own words."""
+
+    n: int
+    start: int
+    end: int
+    quote: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens counted by the model's service so far (cumulative)."""
+
+    input_tokens: int
+    output_tokens: int
+
+
+class StopReason(StrEnum):
+    """Why a draft ended by itself."""
+
+    END = "stop"
+    LENGTH = "length"
+    REFUSAL = "refusal"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The end of a draft; always its last piece. `usage` is None where the service gave no final count."""
+
+    reason: StopReason
+    usage: Usage | None = None
+
+
+Piece = Text | Cited | Usage | Stopped
+
+
+class Draft(Protocol):
+    """An answer being generated. One task opens, reads and closes it."""
+
+    def __aiter__(self) -> AsyncIterator[tuple[Piece, ...]]:
+        """Batches of pieces: what one read from upstream brought, in order, never empty.
+
+        Text pieces joined are the answer; a `Cited` comes after the text it covers. The last piece of the last batch is `Stopped`, and
+        there is exactly one; a stream that ends otherwise raises AnswerIncomplete. Raises subclasses of GeneratorFault.
+        Nothing is read ahead of the consumer beyond one socket read.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Closes the upstream request at once. Idempotent; must be quick, and is called under a shield."""
+        ...
+
+
+class Generator(Protocol):
+    """A source of drafts."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, from a closed set per deployment."""
+        ...
+
+    async def draft(self, prompt: Prompt) -> Draft:
+        """Opens the upstream request and returns the draft.
+
+        Raises subclasses of GeneratorFault. Cancelled while opening (the model is silent), it closes the request before it re-raises.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether to draft before the verdict: `delay_s` None waits for the verdict, 0 drafts at once, more drafts later.
+
+    `why` is a word from a closed set (`never`, `always`, `likely`, `unlikely`, `empty`, ...).
+    """
+
+    delay_s: float | None
+    why: str
+    p_sufficient: float | None = None
+
+
+class Speculator(Protocol):
+    """Decides, from what retrieval already knows, whether to draft before the verdict."""
+
+    def decide(self, question: str, passages: tuple[Passage, ...]) -> Decision:
+        """A pure and instant decision for a non-empty set (an empty one is never drafted on)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A coverage gap: the stored record of a refusal."""
+
+    question: str
+    missing: str | None
+    reason: str
+    searched: tuple[str, ...]
+    attempts: int
+    collection: str
+    tenant: str
+    answer_id: str
+
+
+class GapLog(Protocol):
+    """Keeps coverage gaps."""
+
+    async def record(self, gap: Gap) -> str | None:
+        """The id of the stored gap; None when it could not be stored. Never raises but for cancellation."""
+        ...
+
+
+class Observer(Protocol):
+    """Is told what happens, synchronously; must not raise, block or change anything."""
+
+    def note(self, fact: Fact) -> None: ...

@@ -1,0 +1,1 @@
+"""Events -> frames, one pure module per wire format."""
