@@ -1,0 +1,273 @@
+"""A script: what a scripted search, grader and model do, and when. Pure: the same question always plays the same way.
+
+A script is a set of defaults plus the markers in a question, so that one question says what will happen to it:
+
+    Where is it? [[verdict=partial,sufficient grade_ms=250 ttft_ms=400 tps=80 tokens=60 fault=overloaded@10,none]]
+"""
+
+import random
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeVar
+
+from grading.grade import Grade, Verdict
+
+T = TypeVar("T")
+
+MARKER = re.compile(r"\[\[(?!\s*\w+:)(.*?)\]\]", re.DOTALL)  # `[[name: ...]]` belongs to someone else
+STAMP = re.compile(r"Scripted passage \d+ of search (\d+)\.")
+LACKS = re.compile(r"\(search (\d+)\)")
+WORD_ENDINGS = {4: "é", 10: "𝄞"}  # by token number modulo 11: bytes, UTF-16 units and characters must not be mixed up
+
+
+class FaultKind(StrEnum):
+    """How a scripted draft goes wrong, or ends otherwise than by itself."""
+
+    NONE = "none"
+    OVERLOADED = "overloaded"
+    RATE_LIMITED = "rate_limited"
+    SERVER_ERROR = "server_error"
+    UNAUTHORIZED = "unauthorized"
+    BAD_REQUEST = "bad_request"
+    STALL = "stall"  # silence
+    ENDS = "ends"  # the stream ends cleanly, with no stop reason
+    UNSTOPPED = "unstopped"  # a stop reason, then the stream ends
+    CUT = "cut"  # the connection breaks
+    REFUSAL = "refusal"
+    MAX_TOKENS = "max_tokens"
+    OTHER = "other"  # a stop reason that nobody knows yet
+
+
+class GraderFault(StrEnum):
+    """How a scripted grader goes wrong; those after REFUSAL are ways to say a good verdict badly, on the wire only."""
+
+    NONE = "none"
+    FAIL = "fail"
+    RATE_LIMITED = "rate_limited"
+    STALL = "stall"
+    NONSENSE = "nonsense"
+    MAX_TOKENS = "max_tokens"
+    REFUSAL = "refusal"
+    FENCED = "fenced"
+    PROSE = "prose"
+    BOM = "bom"
+    BACKTICKS = "backticks"
+    TWICE = "twice"
+
+
+BEFORE_RESPONSE = frozenset(
+    {
+        FaultKind.OVERLOADED,
+        FaultKind.RATE_LIMITED,
+        FaultKind.SERVER_ERROR,
+        FaultKind.UNAUTHORIZED,
+        FaultKind.BAD_REQUEST,
+        FaultKind.STALL,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`after` tokens were said when it happens; None is before the response begins."""
+
+    kind: FaultKind = FaultKind.NONE
+    after: int | None = None
+
+
+NO_FAULT = Fault()
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What happens to one question. Times are in milliseconds, `tps` is tokens per second.
+
+    `verdicts`, `passages` (how many a search finds) and `grader_faults` are per attempt, `faults` per draft of one attempt; the last of
+    each repeats. `relevant` None means: all of a sufficient set, the first of a partial one, none of an insufficient one. `jitter`
+    is the sigma of a lognormal factor (median 1) on every delay, drawn from `seed` and the question.
+    """
+
+    retrieve_ms: float = 20.0
+    grade_ms: float = 250.0
+    ttft_ms: float = 400.0
+    tps: float = 80.0
+    tokens: int = 60
+    jitter: float = 0.0
+    seed: int = 0
+    verdicts: tuple[Verdict, ...] = (Verdict.SUFFICIENT,)
+    missing: str | None = None
+    relevant: tuple[int, ...] | None = None
+    passages: tuple[int, ...] = (5,)
+    cite: int = 10
+    faults: tuple[Fault, ...] = (NO_FAULT,)
+    grader_faults: tuple[GraderFault, ...] = (GraderFault.NONE,)
+    question: str = ""
+
+    @staticmethod
+    def parse(question: str, defaults: "Script | None" = None) -> "Script":
+        """The script of `question`: `defaults` overridden by every marker in it, in order.
+
+        Raises ValueError, naming the key, for an unknown key or a value that is not of its kind.
+        """
+        script = replace(defaults or Script(), question=question)
+        for key, value in marked(question):
+            if key not in KEYS:
+                raise ValueError(f"unknown key {key!r} in a script marker; known: {', '.join(sorted(KEYS))}")
+            try:
+                script = KEYS[key](script, value)
+            except ValueError as error:
+                raise ValueError(f"bad value {value!r} for {key!r} in a script marker: {error}") from error
+        return script
+
+    def words(self, attempt: int, draft: int = 1) -> tuple[str, ...]:
+        """The tokens that draft number `draft` of `attempt` says when nothing stops it; no two drafts share one."""
+        return tuple(f"a{attempt}d{draft}w{i}{WORD_ENDINGS.get(i % 11, '')} " for i in range(self.tokens))
+
+    def text(self, attempt: int, draft: int = 1) -> str:
+        """The whole answer of that draft."""
+        return "".join(self.words(attempt, draft))
+
+    def fault(self, draft: int) -> Fault:
+        return at(self.faults, draft)
+
+    def grader_fault(self, attempt: int) -> GraderFault:
+        return at(self.grader_faults, attempt)
+
+    def found(self, attempt: int) -> int:
+        """How many passages the search of `attempt` finds."""
+        return at(self.passages, attempt)
+
+    def grade(self, attempt: int, passages: int, grader: str = "scripted") -> Grade:
+        """The verdict on the set of `attempt`. What it says is missing names the search, so that the next one can be told from it."""
+        verdict = at(self.verdicts, attempt)
+        everything = tuple(range(1, passages + 1))
+        by_verdict = {Verdict.SUFFICIENT: everything, Verdict.PARTIAL: everything[:1], Verdict.INSUFFICIENT: ()}
+        relevant = by_verdict[verdict]
+        if self.relevant is not None and verdict is not Verdict.INSUFFICIENT:
+            relevant = self.relevant
+        missing = None if verdict is Verdict.SUFFICIENT else f"{self.missing or 'the rest'} (search {attempt})"
+        return Grade(verdict, missing=missing, relevant=relevant, grader=grader)
+
+    def block(self, token: int) -> int:
+        """The number, from 0, of the block that `token` (from 0) belongs to; each block cites one passage, in turn."""
+        return token // self.cite if self.cite else 0
+
+    def ends_block(self, said: int, tokens: int) -> bool:
+        """Whether a cited block ends when `said` of `tokens` tokens are said."""
+        return self.cite > 0 and (said % self.cite == 0 or said == tokens)
+
+    def retrieve_s(self, attempt: int) -> float:
+        return self._drawn("retrieve", attempt)(self.retrieve_ms / 1000)
+
+    def grade_s(self, attempt: int) -> float:
+        return self._drawn("grade", attempt)(self.grade_ms / 1000)
+
+    def due_s(self, attempt: int, draft: int = 1) -> tuple[float, ...]:
+        """When each token is due, in seconds from the request: an absolute schedule, so that lateness never adds up."""
+        drawn = self._drawn("draft", attempt, draft)
+        due: list[float] = []
+        now = drawn(self.ttft_ms / 1000)
+        for _ in range(self.tokens):
+            due.append(now)
+            now += drawn(1 / self.tps)
+        return tuple(due)
+
+    def _drawn(self, *what: str | int) -> Callable[[float], float]:
+        if self.jitter == 0:
+            return lambda delay: delay
+        chance = random.Random(repr((self.seed, self.question, *what)))
+        return lambda delay: delay * chance.lognormvariate(0.0, self.jitter)
+
+
+def at(values: Sequence[T], number: int) -> T:
+    """The `number`-th value, counted from 1; the last one repeats."""
+    return values[min(number, len(values)) - 1]
+
+
+def marked(text: str, marker: re.Pattern[str] = MARKER) -> Iterator[tuple[str, str]]:
+    """The `key=value` pairs of every marker in `text`, in order. Raises ValueError for a word that is no pair."""
+    for found in marker.finditer(text):
+        for word in shlex.split(found.group(1)):
+            key, equals, value = word.partition("=")
+            if not equals:
+                raise ValueError(f"{word!r} in a script marker is not of the form key=value")
+            yield key, value
+
+
+def stamp(number: int, search: int) -> str:
+    """What a scripted passage says first, so that whoever is given it knows which search found it."""
+    return f"Scripted passage {number} of search {search}."
+
+
+def stamped_search(text: str) -> int | None:
+    """The number of the latest search that found a passage in `text`; None where no scripted search did."""
+    return max((int(n) for n in STAMP.findall(text)), default=None)
+
+
+def search_number(query: str, *, widened: bool) -> int:
+    """Which search a query belongs to: 1, or one more than the search whose gap it names, or 2 when it is widened.
+
+    A widened query says nothing of its past, so that two widened searches in a row are the same one and find the same.
+    """
+    asked = query.rpartition("]]")[2] if "]]" in query else query
+    lacking = LACKS.findall(asked)
+    if lacking and not widened:
+        return int(lacking[-1]) + 1
+    return 2 if widened else 1
+
+
+Setter = Callable[[Script, str], Script]
+
+
+def _not_negative(value: str) -> float:
+    number = float(value)
+    if not 0 <= number < float("inf"):
+        raise ValueError("must be 0 or more")
+    return number
+
+
+def _positive(value: str) -> float:
+    number = _not_negative(value)
+    if number == 0:
+        raise ValueError("must be more than 0")
+    return number
+
+
+def _count(value: str) -> int:
+    number = int(value)
+    if number < 0:
+        raise ValueError("must be 0 or more")
+    return number
+
+
+def _fault(value: str) -> Fault:
+    name, at_sign, after = value.partition("@")
+    kind = FaultKind(name)
+    if at_sign:
+        return Fault(kind, _count(after))
+    return Fault(kind, None if kind in BEFORE_RESPONSE or kind is FaultKind.NONE else 0)
+
+
+def _listed(convert: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
+    return lambda value: tuple(convert(part) for part in value.split(","))
+
+
+KEYS: Mapping[str, Setter] = {
+    "retrieve_ms": lambda script, value: replace(script, retrieve_ms=_not_negative(value)),
+    "grade_ms": lambda script, value: replace(script, grade_ms=_not_negative(value)),
+    "ttft_ms": lambda script, value: replace(script, ttft_ms=_not_negative(value)),
+    "tps": lambda script, value: replace(script, tps=_positive(value)),
+    "tokens": lambda script, value: replace(script, tokens=_count(value)),
+    "jitter": lambda script, value: replace(script, jitter=_not_negative(value)),
+    "seed": lambda script, value: replace(script, seed=int(value)),
+    "verdict": lambda script, value: replace(script, verdicts=_listed(Verdict)(value)),
+    "missing": lambda script, value: replace(script, missing=value),
+    "relevant": lambda script, value: replace(script, relevant=_listed(_count)(value) if value else ()),
+    "passages": lambda script, value: replace(script, passages=_listed(_count)(value)),
+    "cite": lambda script, value: replace(script, cite=_count(value)),
+    "fault": lambda script, value: replace(script, faults=_listed(_fault)(value)),
+    "grader_fault": lambda script, value: replace(script, grader_faults=_listed(GraderFault)(value)),
+}

@@ -1,0 +1,244 @@
+"""Scripted providers: a search, a grader and a model that do what a script says, when it says so, inside this process.
+
+For tests, the bench and a demonstration that waits on nobody. Which attempt a call belongs to is read off the passages, so that the
+adapters hold nothing of a request but bounded tallies of what each question has been given.
+"""
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Hashable
+
+import anyio
+
+from gateway.providers.script import BEFORE_RESPONSE, Fault, FaultKind, GraderFault, Script, search_number, stamp
+from gateway.providers.script import stamped_search as searched
+from grading.faults import GraderUnavailable
+from grading.grade import Grade
+from retrieval.faults import RetrievalMisconfigured
+from retrieval.passage import Passage
+from retrieval.ports import Query, SearchMode
+from streaming.faults import (
+    AnswerIncomplete,
+    GeneratorFault,
+    GeneratorMisconfigured,
+    GeneratorOverloaded,
+    GeneratorUnavailable,
+)
+from streaming.ports import Cited, Piece, Prompt, Stopped, StopReason, Text, Usage
+
+NAME = "scripted"
+REMEMBERED = 4_096  # questions of which a tally is kept; a forgotten one starts anew
+READ_TOKENS = 512  # at most this many late tokens in one batch: about what one 64 KiB read would bring
+
+STOPS = {
+    FaultKind.REFUSAL: StopReason.REFUSAL,
+    FaultKind.MAX_TOKENS: StopReason.LENGTH,
+    FaultKind.OTHER: StopReason.OTHER,
+    FaultKind.UNSTOPPED: StopReason.END,
+}
+
+
+class Tally:
+    """Numbers, per question, the different things it was given: the first is 1, the same thing has the same number again."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[Hashable, dict[Hashable, int]] = OrderedDict()
+
+    def number(self, question: Hashable, given: Hashable) -> int:
+        """Which of the different things given to `question` this one is."""
+        seen = self._of(question)
+        return seen.setdefault(given, len(seen) + 1)
+
+    def count(self, question: Hashable) -> int:
+        """How often this has been called for `question`, this time included."""
+        return self.number(question, len(self._of(question)))
+
+    def _of(self, question: Hashable) -> dict[Hashable, int]:
+        seen = self._seen.setdefault(question, {})
+        self._seen.move_to_end(question)
+        if len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
+        return seen
+
+
+class ScriptedRetriever:
+    """Finds as many passages as the script says, each saying which search found it. Raises RetrievalMisconfigured for a bad marker."""
+
+    def __init__(self, defaults: Script) -> None:
+        self._defaults = defaults
+
+    async def retrieve(self, query: Query) -> tuple[Passage, ...]:
+        """As the port promises; the same query always finds the same."""
+        try:
+            script = Script.parse(query.text, self._defaults)
+        except ValueError as error:
+            raise RetrievalMisconfigured(str(error)) from error
+        search = search_number(query.text, widened=query.mode is SearchMode.HYBRID)
+        await anyio.sleep(script.retrieve_s(search))
+        return tuple(passage(n, search) for n in range(1, min(query.k, script.found(search)) + 1))
+
+
+class ScriptedGrader:
+    """Gives the script's verdict for the attempt that the passages belong to, after the script's delay."""
+
+    name = NAME
+
+    def __init__(self, defaults: Script) -> None:
+        self._defaults = defaults
+        self._sets = Tally()
+
+    async def grade(self, question: str, passages: tuple[Passage, ...]) -> Grade:
+        """As the port promises. Raises GraderUnavailable where the script says so, and for a bad marker."""
+        try:
+            script = Script.parse(question, self._defaults)
+        except ValueError as error:
+            raise GraderUnavailable(str(error)) from error
+        attempt = attempt_of(question, passages, self._sets)
+        await anyio.sleep(script.grade_s(attempt))
+        match script.grader_fault(attempt):
+            case GraderFault.STALL:
+                await anyio.sleep_forever()
+            case GraderFault.FAIL | GraderFault.RATE_LIMITED:
+                raise GraderUnavailable("the grader's service is overloaded")
+            case GraderFault.NONSENSE | GraderFault.REFUSAL | GraderFault.MAX_TOKENS:
+                raise GraderUnavailable("the grader's answer is not a verdict")
+            case _:
+                pass
+        return script.grade(attempt, len(passages))
+
+
+class ScriptedGenerator:
+    """Says the script's words at the script's pace. `open_drafts` counts drafts opened and not yet closed."""
+
+    name = NAME
+
+    def __init__(self, defaults: Script) -> None:
+        self._defaults = defaults
+        self._sets = Tally()
+        self._drafts = Tally()
+        self.open_drafts = 0
+
+    async def draft(self, prompt: Prompt) -> "ScriptedDraft":
+        """As the port promises. A fault before the response comes after the script's time to first token."""
+        try:
+            script = Script.parse(prompt.question, self._defaults)
+        except ValueError as error:
+            raise GeneratorMisconfigured(str(error)) from error
+        attempt = attempt_of(prompt.question, tuple(p for _, p in prompt.passages), self._sets)
+        number = self._drafts.count((prompt.question, attempt))
+        fault = script.fault(number)
+        if fault.after is None and fault.kind in BEFORE_RESPONSE:
+            await _fail_to_open(fault, script)
+        return ScriptedDraft(self, script, prompt, attempt, number)
+
+
+class ScriptedDraft:
+    """One scripted answer. Late is never lost: what became due while nobody read comes with the next batch."""
+
+    def __init__(self, generator: ScriptedGenerator, script: Script, prompt: Prompt, attempt: int, number: int) -> None:
+        self._generator = generator
+        self._numbers = tuple(n for n, _ in prompt.passages)
+        self._words = script.words(attempt, number)[: prompt.max_tokens]
+        self._cut_short = len(self._words) < script.tokens
+        self._due_s = script.due_s(attempt, number)
+        self._fault = script.fault(number)
+        self._script = script
+        self._input_tokens = sum(len(p.text) for _, p in prompt.passages) // 4
+        self._opened_s = anyio.current_time()
+        self._said = 0
+        self._offset = self._block_start = 0
+        self._announced = self._ended = self._closed = False
+        generator.open_drafts += 1
+
+    def __aiter__(self) -> AsyncIterator[tuple[Piece, ...]]:
+        return self
+
+    async def __anext__(self) -> tuple[Piece, ...]:
+        if self._ended or self._closed:
+            raise StopAsyncIteration
+        if not self._announced:
+            self._announced = True
+            return (Usage(self._input_tokens, 0),)
+        last = self._last
+        if self._said >= last:
+            return await self._end()
+        await anyio.sleep(max(0.0, self._opened_s + self._due_s[self._said] - anyio.current_time()))
+        now_s = anyio.current_time() - self._opened_s
+        pieces: list[Piece] = []
+        first = self._said
+        while self._said < last and self._said - first < READ_TOKENS:
+            if self._said > first and self._due_s[self._said] > now_s:
+                break
+            self._say(pieces)
+        return tuple(pieces)
+
+    async def aclose(self) -> None:
+        """Ends the draft at once."""
+        if not self._closed:
+            self._closed = True
+            self._generator.open_drafts -= 1
+
+    @property
+    def _last(self) -> int:
+        """How many tokens are said before the draft ends or breaks."""
+        after = self._fault.after
+        return len(self._words) if after is None else min(len(self._words), after)
+
+    def _say(self, pieces: list[Piece]) -> None:
+        word = self._words[self._said]
+        pieces.append(Text(word))
+        self._said += 1
+        self._offset += len(word)
+        if self._numbers and self._script.ends_block(self._said, len(self._words)):
+            n = self._numbers[self._script.block(self._said - 1) % len(self._numbers)]
+            pieces.append(Cited(n, self._block_start, self._offset))
+            self._block_start = self._offset
+
+    async def _end(self) -> tuple[Piece, ...]:
+        fault = self._fault if self._fault.after is not None and self._said == self._fault.after else Fault()
+        if fault.kind is FaultKind.STALL:
+            await anyio.sleep_forever()
+        self._ended = True
+        if fault.kind is FaultKind.NONE or fault.kind in STOPS:
+            reason = STOPS.get(fault.kind, StopReason.LENGTH if self._cut_short else StopReason.END)
+            return (Stopped(reason, Usage(self._input_tokens, self._said)),)
+        raise fault_of(fault.kind, self._said)
+
+
+def passage(number: int, search: int) -> Passage:
+    """The `number`-th passage that a scripted search finds."""
+    text = f"{stamp(number, search)} It says nothing else."
+    return Passage(
+        id=f"scripted-{search}-{number}",
+        document_id=f"scripted-{search}",
+        title=f"Search {search}",
+        text=text,
+        end=len(text),
+        score=1 / number,
+        scores={"cosine": 1 / number},
+    )
+
+
+def attempt_of(question: str, passages: tuple[Passage, ...], sets: Tally) -> int:
+    """Which attempt a set belongs to: the latest search that it names, or the how-many-th different set of this question."""
+    search = searched("\n".join(p.text for p in passages))
+    return search if search is not None else sets.number(question, tuple(p.id for p in passages))
+
+
+def fault_of(kind: FaultKind, said: int) -> GeneratorFault:
+    """The fault that a draft raises for `kind` after `said` tokens."""
+    match kind:
+        case FaultKind.OVERLOADED | FaultKind.RATE_LIMITED:
+            return GeneratorOverloaded(f"the model's service is overloaded (after {said} tokens)")
+        case FaultKind.UNAUTHORIZED | FaultKind.BAD_REQUEST:
+            return GeneratorMisconfigured("the model's service refuses the request")
+        case FaultKind.ENDS | FaultKind.CUT:
+            return AnswerIncomplete(f"the model's stream ended without a stop reason (after {said} tokens)")
+        case _:
+            return GeneratorUnavailable(f"the model's service failed (after {said} tokens)")
+
+
+async def _fail_to_open(fault: Fault, script: Script) -> None:
+    if fault.kind is FaultKind.STALL:
+        await anyio.sleep_forever()
+    await anyio.sleep(script.ttft_ms / 1000)
+    raise fault_of(fault.kind, 0)
