@@ -1,0 +1,305 @@
+"""One answer as spans: folds the facts of streaming/facts.py into `invoke_agent`, its attempts and their drafts."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from opentelemetry.trace import SpanKind
+
+from gateway import conventions as names
+from gateway.conventions import Outcome
+from gateway.spans import OpenSpan
+from retrieval.ports import Query
+from streaming.events import Path
+from streaming.facts import (
+    AttemptBegan,
+    AttemptEnded,
+    DraftClosed,
+    DraftStarted,
+    Ended,
+    Fact,
+    Judged,
+    Released,
+    Retrieved,
+    SpeculationDecided,
+)
+from streaming.ports import Stopped
+
+OUTCOMES = {
+    Path.CLEAN.value: Outcome.RELEASED,
+    Path.RECOVERED.value: Outcome.RELEASED,
+    Path.REFUSED.value: Outcome.REFUSED,
+    Path.FAILED.value: Outcome.FAILED,
+    Path.ABANDONED.value: Outcome.CLIENT_GONE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """Who answers and who grades, by name and provider."""
+
+    generator: str
+    grader: str
+    provider: str
+    grader_provider: str
+
+
+class DraftTrace:
+    """A draft's span: from the request to the model's service until its upstream connection is closed."""
+
+    def __init__(self, span: OpenSpan, number: int) -> None:
+        self.span = span
+        self.number = number
+        self.closed: DraftClosed | None = None
+        self._began = time.perf_counter()
+        self._spoke = False
+
+    def first_text(self) -> None:
+        """The first answer text came from upstream (which says nothing of when a client sees it: FIELD_REPORTS F1)."""
+        if not self._spoke:
+            self._spoke = True
+            self.span.set({names.FIRST_CHUNK_S: time.perf_counter() - self._began})
+
+    def stopped(self, stop: Stopped) -> None:
+        self.span.set({names.FINISH_REASONS: (stop.reason.value,)})
+
+    def close(self, fact: DraftClosed) -> None:
+        self.closed = fact
+        self.span.stop()
+        self.span.set(
+            {
+                names.INPUT_TOKENS: fact.input_tokens,
+                names.OUTPUT_TOKENS: fact.output_tokens,
+                names.USAGE_EXACT: fact.exact,
+                names.DRAFT_CLOSE_S: fact.close_s,
+            }
+        )
+
+    def end(self, attempt_outcome: str, is_last: bool) -> int:
+        """Ends the span; returns how many tokens were thrown away."""
+        told, tokens = (self.closed.outcome, self.closed.output_tokens) if self.closed else ("", 0)
+        outcome = draft_outcome(told, attempt_outcome, is_last)
+        discarded = 0 if outcome == Outcome.RELEASED else tokens
+        self.span.set({names.DISCARDED_TOKENS: discarded})
+        if outcome == Outcome.FAILED:
+            self.span.fail("generator_failed")
+        self.span.end(outcome)
+        return discarded
+
+
+class AttemptTrace:
+    """An attempt's span with what runs under it."""
+
+    def __init__(self, span: OpenSpan) -> None:
+        self.span = span
+        self.outcome: str | None = None
+        self.drafts: list[DraftTrace] = []
+        self.parts: list[OpenSpan] = []  # retrieval, rerank, grade: ended by themselves unless cancelled
+        self.grading: OpenSpan | None = None
+
+    def judge(self, fact: Judged) -> None:
+        grade = fact.grade
+        if grade is not None:
+            self.span.set(
+                {
+                    names.VERDICT: grade.verdict.value,
+                    names.RELEVANT: len(grade.relevant),
+                    names.MISSING: grade.missing is not None,
+                    names.CONFLICTS: grade.conflicts is not None,
+                    names.GRADER: grade.grader or None,
+                    names.P_SUFFICIENT: grade.p_sufficient,
+                }
+            )
+        self.span.set({names.GRADER_FAULT: fact.fault})
+        if fact.fault is not None and self.grading is not None and self.grading.is_stopped:
+            self.grading.fail(
+                fact.fault
+            )  # cancelled by its own time limit: the only cancelled grade that is still told
+            self.grading.end(Outcome.TIMEOUT)
+
+    def end(self, outcome: str, fault: str | None) -> int:
+        """Ends everything of this attempt, leaves first; returns the tokens thrown away."""
+        for part in self.parts:
+            part.end(outcome if outcome in (Outcome.TIMEOUT, Outcome.CLIENT_GONE) else Outcome.DISCARDED)
+        last = self.drafts[-1] if self.drafts else None
+        discarded = sum(draft.end(outcome, draft is last) for draft in self.drafts)
+        self.span.set({names.DISCARDED_TOKENS: discarded})
+        if outcome == Outcome.FAILED:
+            self.span.fail(fault or "internal_error")
+        self.span.end(outcome)
+        return discarded
+
+
+class AnswerTrace:
+    """The span `invoke_agent gateway` and all below it, held open until `end`: facts may come in any order, outcomes come last."""
+
+    def __init__(self, span: OpenSpan, models: Models, answer_id: str) -> None:
+        self.ended: Ended | None = None
+        self._span = span
+        self._models = models
+        self._attempts: dict[int, AttemptTrace] = {}
+        self._opened: DraftTrace | None = None
+        span.set(
+            {
+                names.OPERATION: "invoke_agent",
+                names.AGENT_NAME: "gateway",
+                names.PROVIDER: models.provider,
+                names.REQUEST_MODEL: models.generator,
+                names.ANSWER_ID: answer_id,
+            }
+        )
+
+    @property
+    def attempts(self) -> int:
+        return len(self._attempts)
+
+    @property
+    def path(self) -> str:
+        """The path taken; an answer that never told its end was abandoned."""
+        return self.ended.path if self.ended else Path.ABANDONED.value
+
+    @property
+    def fault(self) -> str | None:
+        """The type of the fault that ended the answer."""
+        return self.ended.reason if self.ended and self.path == Path.FAILED else None
+
+    def fold(self, fact: Fact) -> None:
+        match fact:
+            case AttemptBegan(attempt, correction):
+                self._begin_attempt(attempt, correction)
+            case Ended():
+                self.ended = fact
+                self._span.stop()
+            case _:
+                if (attempt_trace := self._attempts.get(fact.attempt)) is not None:
+                    self._fold(attempt_trace, fact)
+
+    def retrieval(self, query: Query) -> OpenSpan:
+        span = self._part(f"{names.RETRIEVAL} {query.collection}", SpanKind.CLIENT)
+        span.set(
+            {
+                names.OPERATION: "retrieval",
+                names.DATA_SOURCE: query.collection,
+                names.SEARCH_MODE: query.mode.value,
+                names.SEARCH_K: query.k,
+                names.SEARCH_FILTERS: len(query.filters),
+            }
+        )
+        return span
+
+    def reranking(self, candidates: int, k: int) -> OpenSpan:
+        span = self._part(names.RERANK, SpanKind.INTERNAL)
+        span.set({names.CANDIDATES: candidates, names.SEARCH_K: k})
+        return span
+
+    def grading(self, passages: int) -> OpenSpan:
+        models = self._models
+        span = self._part(f"{names.CHAT} {models.grader}", SpanKind.CLIENT)
+        span.set(
+            {
+                names.OPERATION: "chat",
+                names.PROVIDER: models.grader_provider,
+                names.REQUEST_MODEL: models.grader,
+                names.PASSAGES: passages,
+            }
+        )
+        if (attempt := self._latest) is not None:
+            attempt.grading = span
+        return span
+
+    def take_draft(self) -> DraftTrace | None:
+        """The draft whose DraftStarted was told last: the same task tells it and then opens the draft, with no await between."""
+        opened, self._opened = self._opened, None
+        return opened
+
+    def end(self) -> None:
+        """Ends whatever is still open, once, leaves first."""
+        ended, input_tokens, output_tokens, discarded = self.ended, 0, 0, 0
+        for attempt in self._attempts.values():
+            outcome = attempt.outcome or OUTCOMES.get(self.path, Outcome.CLIENT_GONE)
+            discarded += attempt.end(outcome, self.fault)
+            for closed in (draft.closed for draft in attempt.drafts if draft.closed):
+                input_tokens += closed.input_tokens
+                output_tokens += closed.output_tokens
+        self._span.set(
+            {
+                names.PATH: self.path,
+                names.REASON: ended.reason if ended else None,
+                names.ATTEMPTS: self.attempts,
+                names.INPUT_TOKENS: input_tokens,
+                names.OUTPUT_TOKENS: output_tokens,
+                names.DISCARDED_TOKENS: discarded,
+            }
+        )
+        if self.fault is not None:
+            self._span.fail(self.fault)
+        self._span.end(OUTCOMES.get(self.path, Outcome.CLIENT_GONE))
+
+    @property
+    def _latest(self) -> AttemptTrace | None:
+        return next(reversed(self._attempts.values()), None)
+
+    def _begin_attempt(self, attempt: int, correction: str | None) -> None:
+        span = self._span.child(names.ATTEMPT)
+        span.set({names.ATTEMPT_NUMBER: attempt, names.CORRECTION: correction})
+        self._attempts[attempt] = AttemptTrace(span)
+
+    def _fold(
+        self,
+        attempt: AttemptTrace,
+        fact: Retrieved | SpeculationDecided | Judged | DraftStarted | Released | DraftClosed | AttemptEnded,
+    ) -> None:
+        match fact:
+            case Retrieved(passages=passages):
+                attempt.span.set({names.PASSAGES: passages})
+            case SpeculationDecided(_, delay_s, why, p_sufficient):
+                attempt.span.set(
+                    {names.SPECULATE: why, names.SPECULATE_DELAY_S: delay_s, names.SPECULATE_P: p_sufficient}
+                )
+            case Judged():
+                attempt.judge(fact)
+            case DraftStarted(_, number):
+                self._opened = self._begin_draft(attempt, number)
+            case Released(_, held_bytes):
+                attempt.span.set({names.HELD_BYTES: held_bytes})
+            case DraftClosed(_, number):
+                for draft in _numbered(attempt, number):
+                    draft.close(fact)
+            case AttemptEnded(_, outcome):
+                attempt.outcome = outcome
+                attempt.span.stop()
+
+    def _begin_draft(self, attempt: AttemptTrace, number: int) -> DraftTrace:
+        models = self._models
+        span = attempt.span.child(f"{names.CHAT} {models.generator}", SpanKind.CLIENT)
+        span.set(
+            {
+                names.OPERATION: "chat",
+                names.PROVIDER: models.provider,
+                names.REQUEST_MODEL: models.generator,
+                names.REQUEST_STREAM: True,
+                names.DRAFT: number,
+            }
+        )
+        attempt.drafts.append(DraftTrace(span, number))
+        return attempt.drafts[-1]
+
+    def _part(self, name: str, kind: SpanKind) -> OpenSpan:
+        attempt = self._latest
+        span = (attempt.span if attempt else self._span).child(name, kind)
+        if attempt is not None:
+            attempt.parts.append(span)
+        return span
+
+
+def draft_outcome(told: str, attempt_outcome: str, is_last: bool) -> str:
+    """What became of a draft. A draft told `finished` ended by itself before the verdict: then its attempt's outcome decides."""
+    if told in (Outcome.RELEASED, Outcome.DISCARDED, Outcome.FAILED, Outcome.CLIENT_GONE, Outcome.TIMEOUT):
+        return told
+    if attempt_outcome in (Outcome.CLIENT_GONE, Outcome.TIMEOUT):
+        return attempt_outcome
+    return Outcome.RELEASED if is_last and attempt_outcome == Outcome.RELEASED else Outcome.DISCARDED
+
+
+def _numbered(attempt: AttemptTrace, number: int) -> Iterator[DraftTrace]:
+    return (draft for draft in attempt.drafts if draft.number == number and draft.closed is None)

@@ -1,0 +1,122 @@
+"""The trace of one request: its SERVER span, the answer under it, and the failure path beside it."""
+
+import secrets
+import time
+from collections.abc import Callable
+
+from opentelemetry.trace import Tracer
+
+from gateway import conventions as names
+from gateway.answer_trace import OUTCOMES, AnswerTrace, DraftTrace, Models
+from gateway.conventions import Outcome
+from gateway.spans import OpenSpan, Quiet, Work
+from retrieval.ports import Query
+from streaming.answer import Ask
+from streaming.events import Path
+from streaming.facts import Fact
+
+
+class RequestTrace:
+    """Spans of one request, and the Observer of its answer. No method raises, waits or changes what is answered.
+
+    Used from one event loop's thread. Whoever opened it calls `end` in a `finally`, after the answer has returned or was
+    cancelled; until then the spans are open, after it every further call is ignored.
+    """
+
+    def __init__(self, tracer: Tracer, quiet: Quiet, root: OpenSpan) -> None:
+        self.trace_id = root.trace_id or secrets.token_hex(16)
+        self._root = root
+        self._quiet = quiet
+        self._idle = OpenSpan(tracer, quiet)
+        self._began = time.perf_counter()
+        self._first_byte_s: float | None = None
+        self._answer: AnswerTrace | None = None
+        self._over = False
+
+    def begin_answer(
+        self, ask: Ask, *, generator: str, grader: str, provider: str, grader_provider: str | None = None
+    ) -> None:
+        """Opens `invoke_agent gateway`, once. Names of models and providers, never text; `grader_provider` None is as `provider`."""
+        with self._quiet:
+            if self._answer is None and not self._over:
+                models = Models(generator, grader, provider, grader_provider or provider)
+                self._answer = AnswerTrace(self._root.child(names.INVOKE_AGENT), models, ask.answer_id)
+
+    def note(self, fact: Fact) -> None:
+        """Folds a fact of the answer into its spans (streaming.ports.Observer)."""
+        with self._quiet:
+            if self._answer is not None and not self._over:
+                self._answer.fold(fact)
+
+    def first_answer_byte(self) -> None:
+        """The first byte of answer text is handed to the client's connection now; later calls change nothing."""
+        if self._first_byte_s is None:
+            self._first_byte_s = time.perf_counter() - self._began
+
+    def end(self, status_code: int | None) -> None:
+        """Ends every span that is still open, once. `status_code` None: the client left before it was sent one."""
+        if self._over:
+            return
+        self._over = True
+        with self._quiet:
+            if self._answer is not None:
+                self._answer.end()
+                self._failure_path(self._answer)
+        with self._quiet:
+            self._end_root(status_code)
+
+    def retrieval(self, query: Query) -> Work:
+        """The span around one search."""
+        return self._work(lambda answer: answer.retrieval(query))
+
+    def reranking(self, candidates: int, k: int) -> Work:
+        """The span around one reranking."""
+        return self._work(lambda answer: answer.reranking(candidates, k))
+
+    def grading(self, passages: int) -> Work:
+        """The span around one grade."""
+        return self._work(lambda answer: answer.grading(passages))
+
+    def take_draft(self) -> DraftTrace | None:
+        """The draft that the calling task has just told to have started; None where nobody told."""
+        return self._answer.take_draft() if self._answer is not None else None
+
+    def _work(self, open_part: Callable[[AnswerTrace], OpenSpan]) -> Work:
+        span = self._idle
+        with self._quiet:
+            if self._answer is not None and not self._over:
+                span = open_part(self._answer)
+        return Work(span)
+
+    def _failure_path(self, answer: AnswerTrace) -> None:
+        """One more span over the whole request, by a fixed name: latency views group by service and span name alone."""
+        if answer.path != Path.CLEAN:
+            span = self._root.child(names.FAILURE_PATH, began_ns=self._root.began_ns)
+            self._tell(span, answer)
+            span.end(OUTCOMES.get(answer.path, Outcome.CLIENT_GONE))
+
+    def _end_root(self, status_code: int | None) -> None:
+        root, answer = self._root, self._answer
+        root.set({names.HTTP_STATUS: status_code})
+        if answer is not None:
+            self._tell(root, answer)
+            root.end(OUTCOMES.get(answer.path, Outcome.CLIENT_GONE))
+        elif status_code is None:
+            root.end(Outcome.CLIENT_GONE)
+        elif status_code >= 500:
+            root.fail(str(status_code))
+            root.end(Outcome.FAILED)
+        else:
+            root.end(Outcome.REJECTED if status_code >= 400 else Outcome.OK)
+
+    def _tell(self, span: OpenSpan, answer: AnswerTrace) -> None:
+        span.set(
+            {
+                names.PATH: answer.path,
+                names.REASON: answer.ended.reason if answer.ended else None,
+                names.ATTEMPTS: answer.attempts,
+                names.TTFT_DELIVERED_S: self._first_byte_s,
+            }
+        )
+        if answer.fault is not None:
+            span.fail(answer.fault)

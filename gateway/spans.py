@@ -1,0 +1,144 @@
+"""An open span: explicit about its parent, ended exactly once with an outcome, unable to hurt the request it describes."""
+
+import logging
+import time
+from types import TracebackType
+from typing import Self
+
+from opentelemetry.context import Context
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+
+from gateway import conventions as names
+from gateway.conventions import Outcome
+from retrieval.faults import GatewayFault
+
+TEXT_LIMIT = 128  # characters of a name or value; what is longer is not a label of ours
+
+log = logging.getLogger(__name__)
+
+Value = str | bool | int | float | tuple[str, ...] | None
+
+
+class Quiet:
+    """Keeps a fault of telemetry out of the request: `with quiet:` swallows any Exception and logs the first one.
+
+    Cancellation is no Exception on either backend and passes.
+    """
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        if not self._told:
+            self._told = True
+            log.error("telemetry failed; answers go on without it (logged once)", exc_info=error)
+        return True
+
+
+class OpenSpan:
+    """A span from its start until `end`. Never made current: children name it as their parent (FIELD_REPORTS F2).
+
+    `stop` fixes the end time where the work is over but its outcome is not known yet; `end` may then come later. Everything
+    after `end` is ignored, and nothing raises.
+    """
+
+    def __init__(self, tracer: Tracer, quiet: Quiet, span: Span = INVALID_SPAN, began_ns: int = 0) -> None:
+        self.began_ns = began_ns
+        self._tracer = tracer
+        self._quiet = quiet
+        self._span = span
+        self._stopped_ns: int | None = None
+        self._error_type: str | None = None
+        self._is_open = True
+
+    @classmethod
+    def under(
+        cls, parent: Context, tracer: Tracer, quiet: Quiet, name: str, kind: SpanKind, began_ns: int | None = None
+    ) -> Self:
+        """Starts a span under what `parent` holds (an empty context starts a trace), now or back-dated (ns since the epoch)."""
+        start_ns = time.time_ns() if began_ns is None else began_ns
+        span: Span = INVALID_SPAN
+        with quiet:
+            span = tracer.start_span(plain(name), parent, kind, start_time=start_ns)
+        return cls(tracer, quiet, span, start_ns)
+
+    def child(self, name: str, kind: SpanKind = SpanKind.INTERNAL, began_ns: int | None = None) -> Self:
+        """Starts a span under this one."""
+        parent = set_span_in_context(self._span, Context())
+        return self.under(parent, self._tracer, self._quiet, name, kind, began_ns)
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stopped_ns is not None
+
+    @property
+    def trace_id(self) -> str | None:
+        """32 hex digits; None where OpenTelemetry is switched off and gives none."""
+        context = self._span.get_span_context()
+        return f"{context.trace_id:032x}" if context.is_valid else None
+
+    def set(self, values: dict[str, Value]) -> None:
+        """Sets attributes; None is left out, text is made plain."""
+        with self._quiet:
+            if self._is_open and self._span.is_recording():
+                self._span.set_attributes(
+                    {k: plain(v) if isinstance(v, str) else v for k, v in values.items() if v is not None}
+                )
+
+    def stop(self) -> None:
+        """The work is over now."""
+        if self._stopped_ns is None:
+            self._stopped_ns = time.time_ns()
+
+    def fail(self, error_type: str) -> None:
+        """Should the outcome be a failure, this is its type; the first one counts. (A draft may also break while it is discarded.)"""
+        self._error_type = self._error_type or error_type
+
+    def end(self, outcome: str) -> None:
+        """Ends the span, once. Only what has failed is an error: a discarded draft or a client that left is not."""
+        if not self._is_open:
+            return
+        error_type = self._error_type if outcome in (Outcome.FAILED, Outcome.TIMEOUT) else None
+        self.set({names.OUTCOME: outcome, names.ERROR_TYPE: error_type})
+        self._is_open = False
+        with self._quiet:
+            if error_type is not None:
+                self._span.set_status(Status(StatusCode.ERROR))
+            self._span.end(self._stopped_ns)
+
+
+class Work:
+    """One awaited call as a span: `with work:` around it. A cancelled call only stops it; who cancelled is known later."""
+
+    def __init__(self, span: OpenSpan) -> None:
+        self.span = span
+
+    def __enter__(self) -> OpenSpan:
+        return self.span
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is None:
+            self.span.end(Outcome.OK)
+        elif isinstance(error, Exception):
+            self.span.fail(type_of(error))
+            self.span.end(Outcome.FAILED)
+        else:
+            self.span.stop()
+
+
+def type_of(error: Exception) -> str:
+    """A fault's stable type, or a foreign error's class name. Never its message, which may hold text."""
+    return error.type if isinstance(error, GatewayFault) else type(error).__qualname__
+
+
+def plain(text: str) -> str:
+    """`text` as UTF-8 can carry it, at most TEXT_LIMIT characters.
+
+    One lone surrogate in a span's name makes the exporter drop the whole batch (measured with the OTLP exporter 1.45.2).
+    """
+    return text[:TEXT_LIMIT].encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,118 @@
+"""Telemetry of one process: a tracer of its own, and OTLP export where an endpoint is set."""
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from anyio import CancelScope, to_thread
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.trace import SpanKind
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from gateway import conventions as names
+from gateway.request_trace import RequestTrace
+from gateway.spans import OpenSpan, Quiet
+
+SERVICE = "optimistic-gateway"  # unless OTEL_SERVICE_NAME says otherwise
+FLUSH_LIMIT_S = 2.5  # of a pod's grace of 30 s; the SDK's own shutdown waits all 30 for a dead collector
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
+
+log = logging.getLogger(__name__)
+
+
+def exports_traces(environ: Mapping[str, str]) -> bool:
+    """Whether spans are to be exported: an OTLP endpoint is set, and neither traces nor the SDK are switched off."""
+    endpoint = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    exporters = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower()
+    disabled = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    return bool(endpoint and endpoint.strip()) and exporters != "none" and not disabled
+
+
+class Telemetry:
+    """Opens the trace of each request. Several may live in one process: OpenTelemetry's global provider is never set."""
+
+    def __init__(self, provider: TracerProvider, exporter: SpanExporter | None, version: str) -> None:
+        self._provider = provider
+        self._exporter = exporter
+        self._tracer = provider.get_tracer("gateway", version)
+        self._quiet = Quiet()
+        self._closed = False
+
+    @classmethod
+    def start(cls, *, service_version: str, export: bool, processors: Sequence[SpanProcessor] = ()) -> Self:
+        """Started in each worker, after any fork, because the exporter owns a thread.
+
+        `export`: send spans to where the OTEL_EXPORTER_OTLP_* variables say (read by the SDK itself). `processors` get every
+        span besides. With neither, spans are not recorded at all; trace ids are real all the same. A broken setting of the exporter
+        is logged and switches it off; it never keeps the gateway from starting.
+        """
+        exporter = _exporter() if export else None
+        batch = (BatchSpanProcessor(exporter),) if exporter is not None else ()
+        provider = TracerProvider(
+            sampler=None if batch or processors else ALWAYS_OFF,
+            resource=_resource(service_version),
+            shutdown_on_exit=False,  # it would wait 30 s for a dead collector at exit; aclose is bounded
+        )
+        for processor in (*processors, *batch):
+            provider.add_span_processor(processor)
+        return cls(provider, exporter, service_version)
+
+    def request(
+        self, headers: Mapping[str, str], method: str, route: str, *, path: str | None = None, scheme: str = "http"
+    ) -> RequestTrace:
+        """Opens the SERVER span of a request, under the `traceparent` of its headers if that is valid.
+
+        `route` is the template (`/v1/answers/{id}/events`), `path` the actual path where it differs.
+        """
+        parent = Context()
+        with self._quiet:
+            parent = TraceContextTextMapPropagator().extract(headers, parent)
+        known = method if method in METHODS else "_OTHER"
+        name = f"{method if method in METHODS else 'HTTP'} {route}"
+        root = OpenSpan.under(parent, self._tracer, self._quiet, name, SpanKind.SERVER)
+        root.set(
+            {names.HTTP_METHOD: known, names.HTTP_ROUTE: route, names.URL_PATH: path or route, names.URL_SCHEME: scheme}
+        )
+        return RequestTrace(self._tracer, self._quiet, root)
+
+    async def aclose(self) -> None:
+        """Sends what is waiting, for at most FLUSH_LIMIT_S seconds, and stops. Never raises; idempotent; shielded from cancellation."""
+        if self._closed:
+            return
+        self._closed = True
+        # A daemon thread, because a flush that hangs in a socket must not keep the interpreter from exiting either.
+        flush = threading.Thread(target=self._shut_down, name="telemetry flush", daemon=True)
+        flush.start()
+        with CancelScope(shield=True):
+            await to_thread.run_sync(flush.join, FLUSH_LIMIT_S)
+        if flush.is_alive():
+            log.warning("spans could not be sent within %.1f s at shutdown; the rest is dropped", FLUSH_LIMIT_S)
+            with self._quiet:
+                if self._exporter is not None:
+                    self._exporter.shutdown()  # breaks off its waiting between retries
+
+    def _shut_down(self) -> None:
+        with self._quiet:
+            self._provider.shutdown()
+
+
+def _resource(version: str) -> Resource:
+    """Who sends the spans; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over our own words."""
+    ours = Resource.create({SERVICE_NAME: SERVICE, SERVICE_VERSION: version})
+    return ours.merge(OTELResourceDetector().detect())
+
+
+def _exporter() -> SpanExporter | None:
+    try:
+        # Imported here: it brings `requests`, which costs a start without export 0.1 s.
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+        return OTLPSpanExporter()
+    except Exception:
+        log.exception("no spans are exported: the OTEL_EXPORTER_OTLP_* settings do not work")
+        return None

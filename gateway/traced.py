@@ -1,0 +1,138 @@
+"""Traced ports: each wraps one collaborator of an answer in spans and passes on exactly what it does."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from gateway import conventions as names
+from gateway.answer_trace import DraftTrace
+from gateway.request_trace import RequestTrace
+from gateway.spans import type_of
+from grading.grade import Grade
+from grading.ports import Grader
+from retrieval.passage import Passage
+from retrieval.ports import Query, Reranker, Retriever
+from streaming.answer import Parts
+from streaming.ports import Draft, Generator, Piece, Prompt, Stopped, Text
+
+
+def traced(parts: Parts, trace: RequestTrace) -> Parts:
+    """The same parts for one request, with a span around each search, rerank, grade and draft. Results and faults are untouched."""
+    return replace(
+        parts,
+        retriever=TracedRetriever(parts.retriever, trace),
+        reranker=TracedReranker(parts.reranker, trace) if parts.reranker is not None else None,
+        grader=TracedGrader(parts.grader, trace),
+        generator=TracedGenerator(parts.generator, trace),
+    )
+
+
+class TracedRetriever:
+    """A Retriever whose searches are `retrieval {collection}` spans."""
+
+    def __init__(self, inner: Retriever, trace: RequestTrace) -> None:
+        self._inner = inner
+        self._trace = trace
+
+    async def retrieve(self, query: Query) -> tuple[Passage, ...]:
+        with self._trace.retrieval(query) as span:
+            found = await self._inner.retrieve(query)
+            span.set({names.PASSAGES: len(found), names.TOP_SCORE: found[0].score if found else None})
+            return found
+
+
+class TracedReranker:
+    """A Reranker whose calls are `rerank` spans."""
+
+    def __init__(self, inner: Reranker, trace: RequestTrace) -> None:
+        self._inner = inner
+        self._trace = trace
+
+    async def rerank(self, question: str, passages: tuple[Passage, ...], k: int) -> tuple[Passage, ...]:
+        with self._trace.reranking(len(passages), k) as span:
+            ranked = await self._inner.rerank(question, passages, k)
+            span.set({names.PASSAGES: len(ranked), names.TOP_SCORE: ranked[0].score if ranked else None})
+            return ranked
+
+
+class TracedGrader:
+    """A Grader whose grades are `chat {grader}` spans; the span holds the grader's own verdict, the attempt the one that counted."""
+
+    def __init__(self, inner: Grader, trace: RequestTrace) -> None:
+        self._inner = inner
+        self._trace = trace
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    async def grade(self, question: str, passages: tuple[Passage, ...]) -> Grade:
+        with self._trace.grading(len(passages)) as span:
+            grade = await self._inner.grade(question, passages)
+            span.set(
+                {
+                    names.VERDICT: grade.verdict.value,
+                    names.MISSING: grade.missing is not None,
+                    names.P_SUFFICIENT: grade.p_sufficient,
+                }
+            )
+            return grade
+
+
+class TracedGenerator:
+    """A Generator whose drafts tell their span of the first text, the stop reason and a fault.
+
+    The span itself begins and ends with the facts DraftStarted and DraftClosed, so that a draft is seen until its connection is closed.
+    """
+
+    def __init__(self, inner: Generator, trace: RequestTrace) -> None:
+        self._inner = inner
+        self._trace = trace
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    async def draft(self, prompt: Prompt) -> Draft:
+        seen = self._trace.take_draft()
+        if seen is None:
+            return await self._inner.draft(prompt)
+        seen.span.set({names.REQUEST_MAX_TOKENS: prompt.max_tokens, names.PASSAGES: len(prompt.passages)})
+        try:
+            return TracedDraft(await self._inner.draft(prompt), seen)
+        except Exception as error:
+            seen.span.fail(type_of(error))
+            raise
+
+
+class TracedDraft:
+    """A Draft read through its span. A plain iterator: an async generator would hold what it wraps after a break."""
+
+    def __init__(self, inner: Draft, seen: DraftTrace) -> None:
+        self._inner = inner
+        self._seen = seen
+        self._batches: AsyncIterator[tuple[Piece, ...]] | None = None
+
+    def __aiter__(self) -> AsyncIterator[tuple[Piece, ...]]:
+        self._batches = aiter(self._inner)
+        return self
+
+    async def __anext__(self) -> tuple[Piece, ...]:
+        try:
+            pieces = await anext(self._batches or aiter(self))
+        except StopAsyncIteration:
+            raise
+        except Exception as error:
+            self._seen.span.fail(type_of(error))
+            raise
+        for piece in pieces:
+            match piece:
+                case Text():
+                    self._seen.first_text()
+                case Stopped():
+                    self._seen.stopped(piece)
+                case _:
+                    pass
+        return pieces
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
