@@ -1,0 +1,1 @@
+"""Claude, through the `anthropic` SDK: the generator and the grader of a gateway that has a key."""

@@ -1,0 +1,158 @@
+"""The events of a Messages stream -> the pieces of a draft. Pure.
+
+Source of the event flow: https://platform.claude.com/docs/en/build-with-claude/streaming
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.providers.claude.faults import fault_inside, unavailable
+from gateway.providers.claude.frames import Frames
+from streaming.faults import AnswerIncomplete
+from streaming.ports import Cited, Piece, Stopped, StopReason, Text, Usage
+
+STOPS: Mapping[str, StopReason] = {
+    "end_turn": StopReason.END,
+    "stop_sequence": StopReason.END,
+    "max_tokens": StopReason.LENGTH,
+    "model_context_window_exceeded": StopReason.LENGTH,
+    "refusal": StopReason.REFUSAL,
+}
+CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")  # counted beside input_tokens, and billed
+
+
+@dataclass(slots=True)
+class Block:
+    """A content block being said: where its text starts in the answer, and what it rests on."""
+
+    start: int
+    citations: list[tuple[int, str | None]] = field(default_factory=list)
+
+
+class Decoder:
+    """Reads one draft. `numbers` are the passage numbers of the request's search results, in their order."""
+
+    def __init__(self, numbers: tuple[int, ...], model: str) -> None:
+        self._numbers = numbers
+        self._model = model
+        self._frames = Frames()
+        self._length = 0  # characters of answer text so far
+        self._blocks: dict[int, Block] = {}
+        self._usage: Usage | None = None
+        self._final: Usage | None = None
+        self._stop: StopReason | None = None
+        self.is_ended = False
+        self.heard = 0  # events other than pings: what shows that the model is at work
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the stop reason is known."""
+        return self._stop is not None
+
+    def feed(self, data: bytes) -> tuple[Piece, ...]:
+        """The pieces that one read completes, neighbouring texts joined; `Stopped` is not among them: see `end`.
+
+        A citation comes when its block ends, after the text it covers. Thinking, pings and events of unknown kinds bring nothing.
+        Raises the GeneratorFault that an error event names, GeneratorUnavailable for bytes that are not such a stream.
+        """
+        try:
+            events = self._frames.feed(data)
+        except (ValueError, RecursionError) as error:
+            raise unavailable("sent something that is not an event stream") from error
+        pieces: list[Piece] = []
+        for event in events:
+            try:
+                self._read(event, pieces)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise unavailable("sent an event that is not of its form") from error
+        return tuple(pieces)
+
+    def end(self) -> tuple[Piece, ...]:
+        """The last pieces, at `message_stop` or when the body has ended: open citations, and `Stopped`.
+
+        A stop reason without a `message_stop` is enough. Raises AnswerIncomplete where there was no stop reason.
+        """
+        if self._stop is None:
+            raise AnswerIncomplete(f"the model's stream ended without a stop reason after {self._length} characters")
+        pieces: list[Piece] = []
+        for index in tuple(self._blocks):
+            self._end_block(index, pieces)
+        pieces.append(Stopped(self._stop, self._final))
+        return tuple(pieces)
+
+    def _read(self, event: dict[str, Any], pieces: list[Piece]) -> None:
+        kind = event["type"]
+        if kind != "ping":
+            self.heard += 1
+        match kind:
+            case "content_block_delta":
+                self._delta(event["index"], event["delta"], pieces)
+            case "content_block_start":
+                self._start_block(event["index"], event["content_block"], pieces)
+            case "content_block_stop":
+                self._end_block(event["index"], pieces)
+            case "message_start":
+                self._usage = used(event["message"]["usage"], None)
+                pieces.append(self._usage)
+            case "message_delta":
+                self._stopping(event, pieces)
+            case "message_stop":
+                self.is_ended = True
+            case "error":
+                raise fault_inside(event["error"].get("type"), self._model)
+            case _:
+                pass
+
+    def _delta(self, index: int, delta: dict[str, Any], pieces: list[Piece]) -> None:
+        kind = delta["type"]
+        if kind == "text_delta":
+            self._say(delta["text"], pieces)
+        elif kind == "citations_delta":
+            self._cite(index, delta["citation"])
+
+    def _start_block(self, index: int, block: dict[str, Any], pieces: list[Piece]) -> None:
+        if block["type"] != "text":
+            return
+        self._blocks[index] = Block(self._length)
+        for citation in block.get("citations") or ():
+            self._cite(index, citation)
+        self._say(block.get("text") or "", pieces)
+
+    def _say(self, text: str, pieces: list[Piece]) -> None:
+        if not text:
+            return
+        self._length += len(text)
+        if pieces and isinstance(last := pieces[-1], Text):
+            pieces[-1] = Text(last.text + text)
+        else:
+            pieces.append(Text(text))
+
+    def _cite(self, index: int, citation: dict[str, Any]) -> None:
+        place = citation.get("search_result_index")
+        block = self._blocks.get(index)
+        if block is not None and type(place) is int and 0 <= place < len(self._numbers):
+            block.citations.append((self._numbers[place], citation.get("cited_text")))
+
+    def _end_block(self, index: int, pieces: list[Piece]) -> None:
+        block = self._blocks.pop(index, None)
+        if block is not None and block.start < self._length:
+            found = dict.fromkeys(block.citations)
+            pieces.extend(Cited(n, block.start, self._length, quote) for n, quote in found)
+
+    def _stopping(self, event: dict[str, Any], pieces: list[Piece]) -> None:
+        if reason := event["delta"].get("stop_reason"):
+            self._stop = STOPS.get(reason, StopReason.OTHER)
+        if counts := event.get("usage"):
+            self._usage = self._final = used(counts, self._usage)
+            if self._stop is None:
+                pieces.append(self._usage)
+
+
+def used(counts: dict[str, Any], before: Usage | None) -> Usage:
+    """The tokens that a `usage` object counts; what it leaves out is as `before`. Input includes what was cached."""
+    output_tokens = counts.get("output_tokens") or 0
+    said = counts.get("input_tokens")
+    if said is None:
+        return Usage(before.input_tokens if before else 0, output_tokens)
+    return Usage(said + sum(counts.get(name) or 0 for name in CACHED), output_tokens)
