@@ -1,0 +1,46 @@
+"""The application: routes to handlers, faults to bodies. No middleware of ours: each handler is plain ASGI."""
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.answers import ROUTE, Answers
+from gateway.health import Healthz, Readyz
+from gateway.house import House
+from gateway.problems import MethodNotAllowed, RouteNotFound, body_of, dumps, status_of
+from retrieval.faults import GatewayFault
+
+JSON = "application/json"
+
+
+def application(house: House) -> Starlette:
+    """The ASGI application that serves `house`. The house outlives it: whoever put it together closes it."""
+    return Starlette(
+        routes=[
+            Route(ROUTE, Answers(house), methods=["POST"]),
+            Route("/healthz", Healthz(), methods=["GET"]),
+            Route("/readyz", Readyz(house), methods=["GET"]),
+        ],
+        exception_handlers={404: not_found, 405: method_not_allowed, 500: broken},
+    )
+
+
+def not_found(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    return response(RouteNotFound("there is nothing at this path"))
+
+
+def method_not_allowed(request: Request, error: Exception) -> Response:
+    allowed = (error.headers or {}).get("Allow", "") if isinstance(error, HTTPException) else ""
+    return response(MethodNotAllowed(f"{request.method} is not answered here"), {"Allow": allowed})
+
+
+def broken(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    """The body of a defect of ours; the server logs the traceback, the client sees none of it."""
+    return response(GatewayFault("something went wrong inside the gateway"))
+
+
+def response(fault: GatewayFault, headers: dict[str, str] | None = None) -> Response:
+    """A fault as a response."""
+    return Response(dumps(body_of(fault)), status_of(fault), headers, media_type=JSON)

@@ -1,0 +1,56 @@
+"""The house: everything that one server answers with, put together once and then only read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from gateway.keys import Keys
+from gateway.open_answers import OpenAnswers
+from gateway.request import Options
+from gateway.sse import SseSettings
+from gateway.telemetry import Telemetry
+from streaming.answer import Parts
+from streaming.budget import Limits
+from streaming.speculate import Always, Never
+
+
+class Collections(Protocol):
+    """Knows which collections can be asked."""
+
+    async def check(self, collection: str, tenant: str) -> None:
+        """Returns when `collection` can be searched. Raises CollectionNotFound, RetrievalUnavailable or RetrievalMisconfigured."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """`provider` is who generates and grades; `models` says, for people, which model does what."""
+
+    parts: Parts
+    limits: Limits
+    collections: Collections
+    telemetry: Telemetry
+    provider: str
+    models: Mapping[str, str] = field(default_factory=dict)
+    keys: Keys = field(default_factory=Keys)
+    sse: SseSettings = field(default_factory=SseSettings)
+    open_answers: OpenAnswers = field(default_factory=OpenAnswers)
+
+    def parts_for(self, options: Options) -> Parts:
+        """The collaborators as one request wants them."""
+        match options.speculate:
+            case "always":
+                return replace(self.parts, speculator=Always())
+            case "never":
+                return replace(self.parts, speculator=Never())
+            case None:
+                return self.parts
+
+    def limits_for(self, options: Options) -> Limits:
+        """The budget as one request narrows it: never more retries or time than the server allows."""
+        retries, deadline_s = options.max_retries, options.deadline_s
+        return replace(
+            self.limits,
+            max_retries=self.limits.max_retries if retries is None else retries,
+            deadline_s=self.limits.deadline_s if deadline_s is None else min(deadline_s, self.limits.deadline_s),
+        )

@@ -1,0 +1,163 @@
+"""Problems: which fault is which HTTP status, said in one table, and how a fault looks as a JSON body."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.types import Send
+
+from grading.faults import GraderUnavailable
+from retrieval.faults import (
+    CollectionNotFound,
+    DatabaseMissing,
+    EmbeddingFailed,
+    GatewayFault,
+    RetrievalMisconfigured,
+    RetrievalUnavailable,
+)
+from streaming.faults import GeneratorFault, GeneratorOverloaded
+
+JSON = b"application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What is wrong with one field of a request: its path (`options.max_retries`) and why."""
+
+    path: str
+    message: str
+
+
+class MalformedJson(GatewayFault):
+    """Raised when a body is not one JSON value in UTF-8: bad syntax, NaN, repeated names, nesting too deep."""
+
+    type = "malformed_json"
+
+
+class InvalidRequest(GatewayFault):
+    """Raised when a body is JSON and not a request: wrong types, unknown fields, values out of bounds."""
+
+    type = "invalid_request"
+
+    def __init__(self, message: str, fields: tuple[Field, ...] = ()) -> None:
+        super().__init__(message)
+        self.fields = fields
+
+
+class BodyTooLarge(GatewayFault):
+    """Raised when a body announces, or turns out to be, more bytes than are read."""
+
+    type = "body_too_large"
+
+
+class BodyTooSlow(GatewayFault):
+    """Raised when a body does not arrive within its time."""
+
+    type = "body_too_slow"
+    retryable = True
+
+
+class WrongContentType(GatewayFault):
+    """Raised when a body says that it is not JSON."""
+
+    type = "unsupported_media_type"
+
+
+class Unauthorized(GatewayFault):
+    """Raised when keys are configured and the request brings none of them."""
+
+    type = "unauthorized"
+
+
+class RouteNotFound(GatewayFault):
+    """Raised when no route has this path."""
+
+    type = "not_found"
+
+
+class MethodNotAllowed(GatewayFault):
+    """Raised when the route exists and does not answer this method."""
+
+    type = "method_not_allowed"
+
+
+class ShuttingDown(GatewayFault):
+    """Raised when the server drains: it takes no new question, and ends an answer that outlasts the grace."""
+
+    type = "shutting_down"
+    retryable = True
+
+
+STATUS: Mapping[type[GatewayFault], int] = {
+    MalformedJson: 400,
+    Unauthorized: 401,
+    CollectionNotFound: 404,
+    RouteNotFound: 404,
+    MethodNotAllowed: 405,
+    BodyTooSlow: 408,
+    BodyTooLarge: 413,
+    WrongContentType: 415,
+    InvalidRequest: 422,
+    GeneratorFault: 502,
+    RetrievalMisconfigured: 502,
+    EmbeddingFailed: 502,
+    ShuttingDown: 503,
+    RetrievalUnavailable: 503,
+    GraderUnavailable: 503,
+    GeneratorOverloaded: 503,
+    DatabaseMissing: 503,
+    GatewayFault: 500,
+}
+RETRY_AFTER_S = {503: 5}  # long enough for a restart behind a load balancer, short enough for a person
+UNREAD = (Unauthorized, BodyTooSlow, BodyTooLarge, WrongContentType, ShuttingDown)  # raised before the body was read
+
+
+def status_of(fault: GatewayFault | type[GatewayFault]) -> int:
+    """The HTTP status of `fault`: that of its own class, or of the nearest class it derives from."""
+    kind = fault if isinstance(fault, type) else type(fault)
+    return next(STATUS[base] for base in kind.__mro__ if base in STATUS)
+
+
+def status_of_type(type_name: str) -> int:
+    """The HTTP status of a fault known by its `type` alone (as `failed` events carry it); 502 for one not in the table."""
+    return next((status for kind, status in STATUS.items() if kind.type == type_name), 502)
+
+
+def body_of(fault: GatewayFault) -> dict[str, object]:
+    """`{"error": {type, message, retryable, fields?}}`. The text is ASCII-escaped when sent, so that no input can break it."""
+    error: dict[str, object] = {"type": fault.type, "message": str(fault), "retryable": fault.retryable}
+    if isinstance(fault, InvalidRequest) and fault.fields:
+        error["fields"] = [{"path": f.path, "message": f.message} for f in fault.fields]
+    return {"error": error}
+
+
+def leaves_body_unread(fault: GatewayFault) -> bool:
+    """Whether `fault` was raised before the request's body was read: its connection is not used again."""
+    return isinstance(fault, UNREAD)
+
+
+def headers_of(fault: GatewayFault, status: int) -> list[tuple[bytes, bytes]]:
+    """The headers that `fault` adds: Retry-After, WWW-Authenticate, Connection."""
+    headers = []
+    if status in RETRY_AFTER_S:
+        headers.append((b"retry-after", str(RETRY_AFTER_S[status]).encode()))
+    if isinstance(fault, Unauthorized):
+        headers.append((b"www-authenticate", b"Bearer"))
+    if leaves_body_unread(fault):
+        headers.append((b"connection", b"close"))
+    return headers
+
+
+def dumps(value: object) -> bytes:
+    """`value` as JSON in pure ASCII: lone surrogates and odd line separators are escapes, NaN is an error of ours."""
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+async def send_json(
+    send: Send, status: int, value: object, headers: list[tuple[bytes, bytes]] | None = None, *, last: bool = True
+) -> None:
+    """Sends one whole JSON response. With `last=False` the exchange stays open (so that a body may still be read away)."""
+    body = dumps(value)
+    fixed = [(b"content-type", JSON), (b"content-length", str(len(body)).encode()), (b"cache-control", b"no-store")]
+    await send({"type": "http.response.start", "status": status, "headers": fixed + (headers or [])})
+    await send({"type": "http.response.body", "body": body, "more_body": not last})

@@ -1,0 +1,190 @@
+"""Settings: from the environment and one TOML file into one frozen object. No other module reads the environment."""
+
+import os
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+
+from gateway.telemetry import exports_traces
+from streaming.budget import MAX_RETRIES, Limits
+from streaming.room import HOLD_LIMIT_BYTES
+
+PREFIX = "GATEWAY_"
+CONFIG_VARIABLE = "GATEWAY_CONFIG"
+CONFIG_DEFAULT = Path("gateway.toml")
+
+Provider = Literal["anthropic", "local", "scripted"]
+Speculate = Literal["never", "always"]
+
+
+class SettingsInvalid(Exception):
+    """Raised when a setting is missing, unknown or out of bounds; names each one and says why, never its value."""
+
+
+class Settings(BaseSettings):
+    """Everything that can be configured. Times in seconds (`_s`), sizes in bytes; see docs for the reasons of the defaults."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True
+    )
+
+    database_url: SecretStr | None = None
+    home: Path = Field(default_factory=lambda: default_home(os.environ))
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8080
+    api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+
+    provider: Literal["auto", "anthropic", "local", "scripted"] = "auto"
+    generator_model: str = "claude-sonnet-5-5"
+    grader_model: str = "claude-haiku-5-5"
+    anthropic_api_key: SecretStr | None = Field(
+        default=None, validation_alias=AliasChoices("anthropic_api_key", "ANTHROPIC_API_KEY")
+    )
+    anthropic_base_url: str | None = Field(
+        default=None, validation_alias=AliasChoices("anthropic_base_url", "ANTHROPIC_BASE_URL")
+    )
+    connect_s: Annotated[float, Field(gt=0, le=60)] = 3.0
+    read_s: Annotated[float, Field(gt=0, le=300)] = 20.0
+
+    speculate: Speculate = "always"
+    max_retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] = 1
+    deadline_s: Annotated[float, Field(gt=0, le=300)] = 60.0
+    grade_timeout_s: Annotated[float, Field(gt=0, le=120)] = 10.0
+    k: Annotated[int, Field(ge=1, le=50)] = 5
+    output_tokens: Annotated[int, Field(ge=1, le=64_000)] = 1024
+    hold_bytes: Annotated[int, Field(ge=4)] = HOLD_LIMIT_BYTES
+    strict_subset: bool = False
+
+    pool_size: Annotated[int, Field(ge=1, le=100)] = 5
+    embeddings_url: str | None = None
+    embeddings_model: str | None = None
+    embeddings_api_key: SecretStr | None = None
+    embeddings_dimensions: Annotated[int, Field(ge=1, le=16_000)] | None = None
+
+    send_timeout_s: Annotated[float, Field(gt=0, le=600)] = 20.0
+    ping_s: Annotated[float, Field(gt=0, le=300)] = 15.0
+    drain_grace_s: Annotated[float, Field(ge=0, le=3600)] = 20.0
+    charset: bool = False
+
+    retriever: Literal["postgres", "scripted"] = "postgres"
+    script: str = ""
+    export_traces: bool = Field(default_factory=lambda: exports_traces(os.environ))
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments first, then the environment, then the file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, config_file(os.environ))
+
+    @field_validator("api_keys", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(key.strip() for key in value.split(",") if key.strip()) if isinstance(value, str) else value
+
+    @field_validator("speculate", mode="before")
+    @classmethod
+    def _not_adaptive(cls, value: object) -> object:
+        if value == "adaptive":
+            raise PydanticCustomError("not_yet", "'adaptive' is not built yet; use 'always' (the default) or 'never'")
+        return value
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Self:
+        if not is_loopback(self.host) and not self.api_keys:
+            raise PydanticCustomError(
+                "open", "GATEWAY_HOST is reachable from other machines: set GATEWAY_API_KEYS, or use 127.0.0.1"
+            )
+        if self.provider == "anthropic" and self.anthropic_api_key is None:
+            raise PydanticCustomError("key", "GATEWAY_PROVIDER is 'anthropic': set ANTHROPIC_API_KEY")
+        if self.embeddings_url is not None and (self.embeddings_model is None or self.embeddings_dimensions is None):
+            raise PydanticCustomError(
+                "embeddings", "GATEWAY_EMBEDDINGS_URL needs GATEWAY_EMBEDDINGS_MODEL and GATEWAY_EMBEDDINGS_DIMENSIONS"
+            )
+        return self
+
+    @property
+    def chosen_provider(self) -> Provider:
+        """Who grades and generates: as set, or Claude when there is a key, else local models."""
+        if self.provider == "auto":
+            return "local" if self.anthropic_api_key is None else "anthropic"
+        return self.provider
+
+    def limits(self) -> Limits:
+        """The budget of an answer, before a request narrows it."""
+        return Limits(
+            max_retries=self.max_retries,
+            deadline_s=self.deadline_s,
+            grade_timeout_s=self.grade_timeout_s,
+            output_tokens=self.output_tokens,
+            hold_bytes=self.hold_bytes,
+            k=self.k,
+            strict_subset=self.strict_subset,
+        )
+
+
+def read_settings(**overrides: object) -> Settings:
+    """The settings of this process; `overrides` (None is none) come before the environment. Raises SettingsInvalid."""
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return Settings(**given)  # type: ignore[arg-type]
+    except ValidationError as error:
+        raise SettingsInvalid("\n".join(said(detail) for detail in error.errors(include_input=False))) from None
+    except SettingsError as error:
+        raise SettingsInvalid(str(error)) from None
+    except (OSError, ValueError) as error:  # of the file: unreadable, or not TOML
+        raise SettingsInvalid(f"{config_file(os.environ)}: {error}") from None
+
+
+def said(detail: ErrorDetails) -> str:
+    """One thing that is wrong, as `GATEWAY_PORT: Input should be ...`."""
+    name = ".".join(str(part) for part in detail["loc"])
+    if not name:
+        return detail["msg"]
+    if detail["type"] == "extra_forbidden":
+        return f"{name}: no setting has this name"
+    variable = name if name.isupper() else PREFIX + name.upper()
+    return f"{variable}: {detail['msg']}"
+
+
+def config_file(environ: Mapping[str, str]) -> Path | None:
+    """The TOML file to read: the one named (it must exist), else ./gateway.toml where there is one."""
+    named = environ.get(CONFIG_VARIABLE)
+    if named:
+        path = Path(named).expanduser()
+        if not path.is_file():
+            raise SettingsInvalid(f"{CONFIG_VARIABLE}: there is no file {named}")
+        return path
+    return CONFIG_DEFAULT if CONFIG_DEFAULT.is_file() else None
+
+
+def default_home(environ: Mapping[str, str]) -> Path:
+    """Where documents and answers are kept: the user's data folder."""
+    return Path(environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "optimistic-gateway"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

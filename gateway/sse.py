@@ -1,0 +1,159 @@
+"""Server-sent events: a channel of event batches to a client's socket. The only importer of sse-starlette.
+
+The response holds no task group, scope or span of ours; it reads a channel that it does not own. What it writes of one batch is
+one `send`. It ends right after `done`, whatever else of the answer is still being closed.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import SendTimeoutError
+from starlette.types import Message, Receive, Scope, Send
+
+from gateway.problems import dumps
+from streaming.events import Done, Event, Token
+from streaming.wire.native import named
+
+log = logging.getLogger(__name__)
+
+ABORT = "gateway.abort"  # the ASGI extension by which our server lets a dead connection be dropped at once
+ABORT_LIMIT_S = 1.0
+HEADERS = {"Cache-Control": "no-cache, no-transform"}
+MEDIA_TYPE = "text/event-stream"
+PING = b": ping\n"  # no blank line: a client that dispatches on one would read an empty event (FIELD_REPORTS H1)
+
+Batch = tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SseSettings:
+    """How streams are sent: seconds between pings, seconds that one send may take, whether the media type names a charset."""
+
+    ping_s: float = 15.0
+    send_timeout_s: float = 20.0
+    charset: bool = False
+
+
+class Frames:
+    """The bytes of a channel's batches, one chunk each, up to and with `done`. An iterator, not a generator: nothing to clean up."""
+
+    def __init__(self, answer_id: str, batches: MemoryObjectReceiveStream[Batch]) -> None:
+        self._answer_id = answer_id
+        self._batches = batches
+        self._sent = 0
+        self.first_answer_chunk: bytes | None = None
+        self.is_done = False
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self.is_done:
+            raise StopAsyncIteration
+        try:
+            batch = await self._batches.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+        return self._chunk(batch)
+
+    def _chunk(self, batch: Batch) -> bytes:
+        frames = []
+        for event in batch:
+            self._sent += 1
+            frames.append(frame(f"{self._answer_id}.{self._sent}", event))
+            if isinstance(event, Done):
+                self.is_done = True
+                break
+        chunk = b"".join(frames)
+        if self.first_answer_chunk is None and any(isinstance(event, Token) for event in batch):
+            self.first_answer_chunk = chunk
+        return chunk
+
+
+def frame(event_id: str, event: Event) -> bytes:
+    """One event as it is on the wire: id, name, one line of ASCII JSON, LF line ends."""
+    name, data = named(event)
+    return ServerSentEvent(dumps(data).decode("ascii"), event=name, id=event_id, sep="\n").encode()
+
+
+class Stream(EventSourceResponse):
+    """sse-starlette's response without its process-wide exit watcher: this server drains by its own rules (serve.py)."""
+
+    async def _listen_for_exit_signal_with_grace(self) -> None:
+        await anyio.sleep_forever()
+
+
+async def stream(
+    frames: Frames,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    settings: SseSettings,
+    on_first_answer_byte: Callable[[], None],
+) -> bool:
+    """Sends the response, headers first. Returns True when `done` was handed to the socket, False when the client left or froze.
+
+    `on_first_answer_byte` is called once, as the first chunk with answer text is handed to `send`. A send that takes longer than its
+    time-out ends the stream and drops the connection. Cancellation ends it where it is.
+    """
+    response = Stream(
+        frames,
+        headers=HEADERS,
+        media_type=f"{MEDIA_TYPE}; charset=utf-8" if settings.charset else MEDIA_TYPE,
+        ping=settings.ping_s,
+        ping_message_factory=ping,
+        sep="\n",
+    )
+    response.raw_headers = media_type_as_given(response.raw_headers, response.media_type or MEDIA_TYPE)
+    ended = False
+
+    async def stamped(message: Message) -> None:
+        nonlocal ended
+        chunk = message.get("body")
+        if chunk is not None and chunk is frames.first_answer_chunk:
+            on_first_answer_byte()
+        await send(message)
+        ended = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+    try:
+        await response(scope, receive, within(settings.send_timeout_s, stamped))
+    except SendTimeoutError:
+        log.info("a client did not read for %g s; its stream is dropped", settings.send_timeout_s)
+        await drop(scope, receive)
+    return ended and frames.is_done
+
+
+def within(limit_s: float, send: Callable[[Message], Awaitable[None]]) -> Send:
+    """`send` with a time-out on every message: sse-starlette puts none on the headers and on the end."""
+
+    async def bounded(message: Message) -> None:
+        with anyio.move_on_after(limit_s) as waiting:
+            await send(message)
+        if waiting.cancelled_caught:
+            raise SendTimeoutError
+
+    return bounded
+
+
+async def drop(scope: Scope, receive: Receive) -> None:
+    """Drops the connection without waiting for what is still to be written to it, and waits until that is known here."""
+    extensions = scope.get("extensions") or {}
+    if ABORT in extensions:
+        extensions[ABORT]()
+        with anyio.move_on_after(ABORT_LIMIT_S):
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+
+def ping() -> ServerSentEvent:
+    """A comment, with no id and no retry: it keeps proxies awake and no client sees it."""
+    return PING  # type: ignore[return-value]  # bytes pass as they are
+
+
+def media_type_as_given(headers: list[tuple[bytes, bytes]], media_type: str) -> list[tuple[bytes, bytes]]:
+    """The headers with the media type exactly as given: starlette adds a charset to every text type."""
+    return [(name, media_type.encode() if name == b"content-type" else value) for name, value in headers]

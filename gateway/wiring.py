@@ -1,0 +1,260 @@
+"""Wiring: from settings to a house that can serve. Vendors and models are imported here, when they are used, and closed in reverse."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+from gateway.house import House
+from gateway.keys import Keys
+from gateway.library import AnyCollection, KnownCollections
+from gateway.settings import Settings
+from gateway.sse import SseSettings
+from gateway.telemetry import Telemetry
+from grading.ports import Grader
+from retrieval.faults import DatabaseMissing
+from retrieval.ports import Embedder, Reranker, Retriever
+from streaming.answer import Parts
+from streaming.ports import Gap, GapLog, Generator
+from streaming.speculate import Always, Never
+
+if TYPE_CHECKING:
+    from gateway.providers.local.models import LocalModels
+    from retrieval.pool import Pool
+    from retrieval.store import PassageStore
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+SPECULATORS = {"always": Always, "never": Never}
+
+
+@dataclass(frozen=True, slots=True)
+class Judges:
+    """Who grades and who generates."""
+
+    grader: Grader
+    generator: Generator
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The stored documents, and who turns text into vectors."""
+
+    store: "PassageStore"
+    embedder: Embedder
+    pool: "Pool"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Where passages come from and where gaps go. `library` is None for a scripted search."""
+
+    retriever: Retriever
+    reranker: Reranker | None
+    gaps: GapLog
+    library: Library | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """A house, and the library behind it."""
+
+    house: House
+    library: Library | None
+
+
+@asynccontextmanager
+async def wired(settings: Settings) -> AsyncIterator[Wired]:
+    """Everything, started: database and models side by side. Raises a GatewayFault that says what to do when a part cannot start."""
+    async with AsyncExitStack() as stack:
+        telemetry = Telemetry.start(service_version=version("optimistic-gateway"), export=settings.export_traces)
+        stack.push_async_callback(telemetry.aclose)
+        evidence, local = await _evidence(settings, stack)
+        judges = await _judges(settings, local, stack)
+        yield Wired(_house(settings, evidence, judges, telemetry), evidence.library)
+
+
+@asynccontextmanager
+async def library(settings: Settings) -> AsyncIterator[Library]:
+    """The library alone, for work that answers nothing. Raises as `wired`."""
+    async with AsyncExitStack() as stack:
+        pool, models = await side_by_side(_database(settings, stack), _local_models(settings, judges=False))
+        yield _library(pool, await _embedder(settings, models, stack))
+
+
+@asynccontextmanager
+async def database_url(settings: Settings) -> AsyncIterator[str]:
+    """The address of the database: the one set, or that of an embedded server that runs inside the block."""
+    if settings.database_url is not None:
+        yield settings.database_url.get_secret_value()
+        return
+    from retrieval.embedded import EmbeddedPostgres
+
+    async with EmbeddedPostgres(settings.home) as url:
+        yield url
+
+
+def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Telemetry) -> House:
+    parts = Parts(
+        retriever=evidence.retriever,
+        reranker=evidence.reranker,
+        grader=judges.grader,
+        generator=judges.generator,
+        speculator=SPECULATORS[settings.speculate](),
+        gaps=evidence.gaps,
+    )
+    books = evidence.library
+    return House(
+        parts=parts,
+        limits=settings.limits(),
+        collections=AnyCollection() if books is None else KnownCollections(books.store, books.embedder),
+        telemetry=telemetry,
+        provider=settings.chosen_provider,
+        models={
+            "generator": judges.generator.name,
+            "grader": judges.grader.name,
+            "embeddings": "scripted" if books is None else books.embedder.model,
+        },
+        keys=Keys(key.get_secret_value() for key in settings.api_keys),
+        sse=SseSettings(settings.ping_s, settings.send_timeout_s, settings.charset),
+    )
+
+
+async def _evidence(settings: Settings, stack: AsyncExitStack) -> "tuple[Evidence, LocalModels | None]":
+    local = settings.chosen_provider == "local"
+    if settings.retriever == "scripted":
+        models = await _local_models(settings, judges=True) if local else None
+        return Evidence(_scripted_retriever(settings), None, NoGaps(), None), models
+    pool, models = await side_by_side(_database(settings, stack), _local_models(settings, judges=local))
+    books = _library(pool, await _embedder(settings, models, stack))
+    await books.store.check(books.embedder)
+
+    from gateway.gaps import PostgresGaps
+    from retrieval.postgres import PostgresRetriever
+
+    reranker = None if models is None else models.reranker
+    return Evidence(PostgresRetriever(pool, books.embedder), reranker, PostgresGaps(pool), books), models
+
+
+async def _database(settings: Settings, stack: AsyncExitStack) -> "Pool":
+    from retrieval.pool import open_pool
+    from retrieval.schema import migrate
+
+    url = await stack.enter_async_context(database_url(settings))
+    await migrate(url)
+    return await stack.enter_async_context(open_pool(url, size=settings.pool_size))
+
+
+async def _local_models(settings: Settings, *, judges: bool) -> "LocalModels | None":
+    """The local models that are used; None where none is needed and none is installed."""
+    needed = judges or settings.embeddings_url is None
+    try:
+        from gateway.providers.local.models import load_local_models
+    except ImportError as error:
+        if needed:
+            raise DatabaseMissing(
+                "local models need the extra `local` (`make run` installs it), or set ANTHROPIC_API_KEY and GATEWAY_EMBEDDINGS_URL"
+            ) from error
+        return None
+    return await load_local_models(embedder=settings.embeddings_url is None, judges=judges)
+
+
+async def _embedder(settings: Settings, models: "LocalModels | None", stack: AsyncExitStack) -> Embedder:
+    if settings.embeddings_url is None:
+        assert models is not None
+        return models.embedder
+    from gateway.providers.embeddings import HttpEmbedder
+
+    assert settings.embeddings_model is not None
+    assert settings.embeddings_dimensions is not None
+    key = settings.embeddings_api_key
+    return await stack.enter_async_context(
+        HttpEmbedder(
+            settings.embeddings_url,
+            settings.embeddings_model,
+            settings.embeddings_dimensions,
+            api_key=None if key is None else key.get_secret_value(),
+        )
+    )
+
+
+def _library(pool: "Pool", embedder: Embedder) -> Library:
+    from retrieval.store import PassageStore
+
+    return Library(PassageStore(pool), embedder, pool)
+
+
+async def _judges(settings: Settings, local: "LocalModels | None", stack: AsyncExitStack) -> Judges:
+    match settings.chosen_provider:
+        case "local":
+            assert local is not None
+            return Judges(local.grader, local.generator)
+        case "scripted":
+            return _scripted_judges(settings)
+        case "anthropic":
+            return await _claude(settings, stack)
+
+
+async def _claude(settings: Settings, stack: AsyncExitStack) -> Judges:
+    from gateway.providers.claude.client import open_client
+    from gateway.providers.claude.generator import AnthropicGenerator
+    from gateway.providers.claude.grader import AnthropicGrader
+
+    assert settings.anthropic_api_key is not None
+    client = open_client(
+        settings.anthropic_api_key.get_secret_value(),
+        settings.anthropic_base_url,
+        connect_s=settings.connect_s,
+        read_s=settings.read_s,
+    )
+    stack.push_async_callback(client.close)
+    return Judges(
+        AnthropicGrader(client, settings.grader_model),
+        AnthropicGenerator(client, settings.generator_model),
+    )
+
+
+def _scripted_judges(settings: Settings) -> Judges:
+    from gateway.providers.script import Script
+    from gateway.providers.scripted import ScriptedGenerator, ScriptedGrader
+
+    script = Script.parse(settings.script)
+    return Judges(ScriptedGrader(script), ScriptedGenerator(script))
+
+
+def _scripted_retriever(settings: Settings) -> Retriever:
+    from gateway.providers.script import Script
+    from gateway.providers.scripted import ScriptedRetriever
+
+    return ScriptedRetriever(Script.parse(settings.script))
+
+
+class NoGaps:
+    """Keeps no gaps: a scripted search has no database (streaming.ports.GapLog)."""
+
+    async def record(self, gap: Gap) -> str | None:  # noqa: ARG002
+        return None
+
+
+async def side_by_side(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
+    """Both results. The first failure cancels the other and is raised as itself."""
+    found: dict[int, object] = {}
+    failures: list[Exception] = []
+
+    async def run(place: int, work: Callable[[], Awaitable[object]], scope: anyio.CancelScope) -> None:
+        try:
+            found[place] = await work()
+        except Exception as error:
+            failures.append(error)
+            scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run, 0, lambda: first, tasks.cancel_scope)
+        tasks.start_soon(run, 1, lambda: second, tasks.cancel_scope)
+    if failures:
+        raise failures[0]
+    return found[0], found[1]  # type: ignore[return-value]

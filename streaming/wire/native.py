@@ -1,0 +1,117 @@
+"""The native wire: events as names and JSON objects, exactly as the contract lists them. Pure."""
+
+import math
+from typing import assert_never
+
+from retrieval.passage import Passage
+from streaming.events import (
+    Citation,
+    Claim,
+    Done,
+    Event,
+    Failed,
+    Refusal,
+    Retry,
+    Sources,
+    Started,
+    Status,
+    Token,
+    Verification,
+)
+
+SNIPPET_CHARACTERS = 300  # a glance at a source: about three lines
+
+Json = dict[str, object]
+
+
+def named(event: Event) -> tuple[str, Json]:
+    """The event's name and its data. Optional fields are left out when there is nothing to say."""
+    match event:
+        case Started(answer_id, trace_id, question, collection):
+            return "started", {
+                "answer_id": answer_id,
+                "trace_id": trace_id,
+                "question": question,
+                "collection": collection,
+            }
+        case Status(attempt, stage, detail):
+            return "status", {"attempt": attempt, "stage": stage} | given("detail", detail)
+        case Retry(attempt, verdict, missing, correction, query):
+            return "retry", {
+                "attempt": attempt,
+                "verdict": str(verdict),
+                "missing": missing,
+                "correction": correction,
+                "query": query,
+            }
+        case Sources(attempt, passages):
+            return "sources", {"attempt": attempt, "passages": [source(n, passage) for n, passage in passages]}
+        case Token(text):
+            return "token", {"text": text}
+        case Citation(n, start, end, quote):
+            return "citation", {"n": n, "start": start, "end": end} | given("quote", quote)
+        case Refusal():
+            return "refusal", refusal(event)
+        case Verification(grounded, claims):
+            return "verification", {"grounded": grounded, "claims": [claim(c) for c in claims]}
+        case Failed(type_, message, retryable):
+            return "failed", {"type": type_, "message": message, "retryable": retryable}
+        case Done(path, finish_reason, attempts, usage, timings_ms):
+            return "done", {
+                "path": str(path),
+                "finish_reason": finish_reason,
+                "attempts": attempts,
+                "usage": dict(usage),
+                "timings_ms": {name: number(value) for name, value in timings_ms.items()},
+            }
+        case _:
+            assert_never(event)
+
+
+def source(n: int, passage: Passage) -> Json:
+    """A passage that the answer may cite, under its number."""
+    return (
+        {"n": n, "id": passage.id, "title": passage.title}
+        | given("url", passage.url)
+        | {"snippet": snippet(passage.text), "score": number(passage.score)}
+    )
+
+
+def refusal(event: Refusal) -> Json:
+    """A refusal; `closest` are the nearest passages found, each marked as confirmed by nobody."""
+    return {
+        "reason": str(event.reason),
+        "message": event.message,
+        "missing": event.missing,
+        "searched": list(event.searched),
+        "gap_id": event.gap_id,
+        "closest": [
+            {"title": passage.title}
+            | given("url", passage.url)
+            | {"snippet": snippet(passage.text), "confirmed": False}
+            for passage in event.closest
+        ],
+    }
+
+
+def claim(made: Claim) -> Json:
+    return {"start": made.start, "end": made.end, "supported": made.supported, "sources": list(made.sources)}
+
+
+def snippet(text: str) -> str:
+    """The first characters of a passage, cut at a space where one is near, with an ellipsis when something is left out."""
+    if len(text) <= SNIPPET_CHARACTERS:
+        return text
+    cut = text[:SNIPPET_CHARACTERS]
+    space = cut.rfind(" ", SNIPPET_CHARACTERS // 2)
+    return (cut[:space] if space > 0 else cut).rstrip() + "…"
+
+
+def number(value: float) -> float | None:
+    """A plain finite float, or None: no score, however made, can break the JSON that it is written into."""
+    return float(value) if math.isfinite(value) else None
+
+
+def given(name: str, value: object | None) -> Json:
+    """The field, or nothing when there is no value."""
+    return {} if value is None else {name: value}

@@ -1,0 +1,75 @@
+"""The gateway inside a test: its own server on a real loopback port, in the test's event loop."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import anyio
+from opentelemetry.sdk.trace import SpanProcessor
+
+from gateway.app import application
+from gateway.house import House
+from gateway.library import AnyCollection
+from gateway.providers.script import Script
+from gateway.providers.scripted import ScriptedGenerator, ScriptedGrader, ScriptedRetriever
+from gateway.server import Server, listen
+from gateway.telemetry import Telemetry
+from gateway.wiring import NoGaps
+from streaming.answer import Parts
+from streaming.budget import Limits
+from streaming.speculate import Always
+
+QUICK = Script.parse("[[retrieve_ms=1 grade_ms=5 ttft_ms=5 tps=2000 tokens=12]]")
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that runs; `base_url` is where."""
+
+    base_url: str
+    port: int
+    house: House
+    server: Server
+
+
+def scripted_house(
+    script: Script = QUICK, limits: Limits | None = None, processors: Sequence[SpanProcessor] = ()
+) -> House:
+    """A house of scripted parts, in memory."""
+    return House(
+        parts=Parts(
+            retriever=ScriptedRetriever(script),
+            reranker=None,
+            grader=ScriptedGrader(script),
+            generator=ScriptedGenerator(script),
+            speculator=Always(),
+            gaps=NoGaps(),
+        ),
+        limits=limits or Limits(),
+        collections=AnyCollection(),
+        telemetry=Telemetry.start(service_version="test", export=False, processors=processors),
+        provider="scripted",
+    )
+
+
+def with_parts(house: House, **changed: object) -> House:
+    """The same house with other parts."""
+    return replace(house, parts=replace(house.parts, **changed))  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def running(house: House, grace_s: float = 0.0) -> AsyncIterator[Running]:
+    """`house`, served until the end of the block, then drained with `grace_s`."""
+    listener = listen("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    started = anyio.Event()
+    server = Server(application(house), house.open_answers, grace_s, on_start=started.set)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.run_until_stopped, listener)
+        with anyio.fail_after(10):
+            await started.wait()
+        try:
+            yield Running(f"http://127.0.0.1:{port}", port, house, server)
+        finally:
+            server.stop()
+    await house.telemetry.aclose()
