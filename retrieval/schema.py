@@ -1,0 +1,65 @@
+"""The database schema: numbered SQL files, applied in order, each once."""
+
+from importlib.resources import files
+
+import anyio
+import psycopg
+
+from retrieval.faults import RetrievalMisconfigured, RetrievalUnavailable
+from retrieval.pool import Connection, connection_string
+
+MIGRATE_LIMIT_S = 60.0  # a second process waits this long for the first one's lock
+LOCK_KEY = 7_236_115_009  # any constant of our own; one lock per database
+
+_RECORD = """
+CREATE TABLE IF NOT EXISTS schema_migration (
+    name text PRIMARY KEY,
+    applied_at timestamptz NOT NULL DEFAULT now()
+)
+"""
+
+
+def migrations() -> dict[str, str]:
+    """Every migration's SQL by name, in the order in which they apply."""
+    found = [file for file in files("retrieval").joinpath("migrations").iterdir() if file.name.endswith(".sql")]
+    return {file.name.removesuffix(".sql"): file.read_text() for file in sorted(found, key=lambda file: file.name)}
+
+
+async def migrate(url: str, limit_s: float = MIGRATE_LIMIT_S) -> tuple[str, ...]:
+    """Brings the database at `url` up to date; the names applied now, in order, nothing when it already was.
+
+    All of them are one transaction under an advisory lock: of several processes one applies, the others wait, and a failure leaves the
+    database as it was. Raises RetrievalUnavailable (not reachable, or not within `limit_s` seconds) or RetrievalMisconfigured
+    (no pgvector, missing rights, or a database that a newer version has migrated).
+    """
+    try:
+        with anyio.fail_after(limit_s):
+            async with await psycopg.AsyncConnection.connect(connection_string(url)) as connection:
+                return await _apply(connection)
+    except TimeoutError as error:
+        raise RetrievalUnavailable(f"the database was not migrated within {limit_s:g} s") from error
+    except psycopg.OperationalError as error:
+        raise RetrievalUnavailable("the database cannot be reached, or refused the connection") from error
+    except _NO_PGVECTOR as error:
+        raise RetrievalMisconfigured(
+            "the database server has no pgvector extension: install it, then try again"
+        ) from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise RetrievalMisconfigured("the database user may not create tables or the `vector` extension") from error
+
+
+_NO_PGVECTOR = (psycopg.errors.UndefinedFile, psycopg.errors.FeatureNotSupported)
+
+
+async def _apply(connection: Connection) -> tuple[str, ...]:
+    await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
+    await connection.execute(_RECORD)
+    applied = {name for (name,) in await (await connection.execute("SELECT name FROM schema_migration")).fetchall()}
+    ours = migrations()
+    if newer := sorted(applied - ours.keys()):
+        raise RetrievalMisconfigured(f"the database was migrated by a newer version of this gateway ({newer[-1]})")
+    pending = tuple(name for name in ours if name not in applied)
+    for name in pending:
+        await connection.execute(ours[name].encode())
+        await connection.execute("INSERT INTO schema_migration (name) VALUES (%s)", (name,))
+    return pending

@@ -1,0 +1,270 @@
+"""The store of documents: collections, documents and their passages, written in whole documents."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pgvector import Vector as PgVector
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from retrieval.chunk import Chunk, Chunking, metadata_of, titled
+from retrieval.cleaning import storable
+from retrieval.faults import CollectionNotFound, RetrievalMisconfigured
+from retrieval.passage import Scalar
+from retrieval.pool import Connection, Pool
+from retrieval.ports import Embedder, Vector
+from retrieval.vectors import all_checked, index
+
+WRITE_LIMIT_S = 60.0  # a book of 3,000 passages and its index entries take about 10 s
+LOCK_KEY = 7_236_115_010  # one collection is created at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A collection as stored, checked to fit the embedder and chunking at hand."""
+
+    id: int
+    name: str
+    tenant: str
+    dimensions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a document comes from: `name` is its path below `root`, a folder; together they are its identity in a collection."""
+
+    root: str
+    name: str
+    content_hash: str
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A document to be stored: its title, its passages and one vector for each."""
+
+    title: str
+    chunks: Sequence[Chunk]
+    vectors: Sequence[Vector]
+    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A document as listed."""
+
+    id: str
+    source: str
+    title: str
+    url: str | None
+    passages: int
+    ingested_at: datetime
+
+
+def require_fit(name: str, model: str, dimensions: int, embedder: Embedder) -> None:
+    """Raises RetrievalMisconfigured unless a collection's vectors and `embedder`'s can be compared."""
+    if (model, dimensions) != (embedder.model, embedder.dimensions):
+        raise RetrievalMisconfigured(
+            f"collection {name!r} was embedded with {model} ({dimensions} dimensions), but the embedder is {embedder.model} "
+            f"({embedder.dimensions}): set the embedder back, or ingest into another collection"
+        )
+
+
+class PassageStore:
+    """Collections and documents in PostgreSQL. Every write is one transaction that can be repeated.
+
+    All methods raise RetrievalUnavailable or RetrievalMisconfigured as Pool.run does.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def check(self, embedder: Embedder, collection: str = "default", tenant: str = "default") -> bool:
+        """Whether `collection` exists and fits `embedder`; False when it is still to be created.
+
+        Raises RetrievalMisconfigured when it exists and does not fit.
+        """
+
+        async def find(connection: Connection) -> bool:
+            row = await _find(connection, collection, tenant)
+            if row is not None:
+                require_fit(collection, row[1], row[2], embedder)
+            return row is not None
+
+        return await self._pool.run(find)
+
+    async def open(self, embedder: Embedder, chunking: Chunking, collection: str, tenant: str) -> Collection:
+        """The collection, made if it is absent, its index with it.
+
+        Raises RetrievalMisconfigured unless model, dimensions and chunking are those it was made with.
+        """
+        collection, tenant = storable(collection), storable(tenant)
+
+        async def make(connection: Connection) -> Collection:
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
+                row = await _find(connection, collection, tenant)
+                if row is None:
+                    row = await _create(connection, embedder, chunking, collection, tenant)
+                require_fit(collection, row[1], row[2], embedder)
+                _require_chunking(collection, row[3], chunking)
+                return Collection(row[0], collection, tenant, row[2])
+
+        return await self._pool.run(make, WRITE_LIMIT_S)
+
+    async def known(self, collection: Collection, root: str) -> dict[str, str]:
+        """The content hash of every document of `root`, by name."""
+
+        async def read(connection: Connection) -> dict[str, str]:
+            found = await connection.execute(
+                "SELECT source, content_hash FROM document WHERE collection_id = %s AND root = %s",
+                (collection.id, root),
+            )
+            return dict(await found.fetchall())
+
+        return await self._pool.run(read)
+
+    async def replace(self, collection: Collection, document_id: str, source: Source, content: Content) -> None:
+        """Stores a document in place of the one of the same id: a reader sees the old one or the new one, whole.
+
+        Raises EmbeddingFailed when the vectors do not fit the passages or the collection, CollectionNotFound when it has been removed.
+        """
+        vectors = all_checked(content.vectors, collection.dimensions, len(content.chunks))
+
+        async def write(connection: Connection) -> None:
+            async with connection.transaction():
+                await _require_present(connection, collection)
+                await _write_document(connection, collection, document_id, source, content)
+                await connection.execute("DELETE FROM passage WHERE document_id = %s", (document_id,))
+                await _write_passages(connection, collection, document_id, content, vectors)
+
+        await self._pool.run(write, WRITE_LIMIT_S)
+
+    async def forget(self, collection: Collection, root: str, names: Sequence[str]) -> int:
+        """Removes the named documents of `root`; how many there were."""
+
+        async def delete(connection: Connection) -> int:
+            gone = await connection.execute(
+                "DELETE FROM document WHERE collection_id = %s AND root = %s AND source = ANY(%s)",
+                (collection.id, root, list(names)),
+            )
+            return gone.rowcount
+
+        return await self._pool.run(delete, WRITE_LIMIT_S) if names else 0
+
+    async def remove(self, document_id: str, tenant: str = "default") -> bool:
+        """Removes one document of `tenant` with its passages; whether there was one."""
+
+        async def delete(connection: Connection) -> bool:
+            gone = await connection.execute(
+                "DELETE FROM document d USING collection c WHERE c.id = d.collection_id AND d.id = %s AND c.tenant = %s",
+                (storable(document_id), storable(tenant)),
+            )
+            return gone.rowcount > 0
+
+        return await self._pool.run(delete, WRITE_LIMIT_S)
+
+    async def documents(self, collection: str = "default", tenant: str = "default") -> tuple[StoredDocument, ...]:
+        """Every document of the collection, by source. Raises CollectionNotFound when there is no such collection."""
+
+        async def read(connection: Connection) -> tuple[StoredDocument, ...]:
+            async with connection.transaction():
+                row = await _find(connection, collection, tenant)
+                if row is None:
+                    raise CollectionNotFound(f"there is no collection named {collection!r}")
+                async with connection.cursor(row_factory=class_row(StoredDocument)) as cursor:
+                    await cursor.execute(_LIST, (row[0],))
+                    return tuple(await cursor.fetchall())
+
+        return await self._pool.run(read)
+
+
+_LIST = """
+SELECT d.id, d.source, d.title, d.url, d.ingested_at,
+       (SELECT count(*) FROM passage p WHERE p.document_id = d.id) AS passages
+FROM document d WHERE d.collection_id = %s ORDER BY d.source, d.root
+"""
+
+
+async def _find(connection: Connection, name: str, tenant: str) -> tuple[Any, ...] | None:
+    """Id, model, dimensions and chunking of a collection."""
+    found = await connection.execute(
+        "SELECT id, model, dimensions, chunking FROM collection WHERE tenant = %s AND name = %s",
+        (storable(tenant), storable(name)),
+    )
+    return await found.fetchone()
+
+
+async def _create(
+    connection: Connection, embedder: Embedder, chunking: Chunking, name: str, tenant: str
+) -> tuple[Any, ...]:
+    if (statement := index(embedder.dimensions)) is not None:
+        await connection.execute(statement)
+    made = await connection.execute(
+        "INSERT INTO collection (tenant, name, model, dimensions, chunking) VALUES (%s, %s, %s, %s, %s) "
+        "RETURNING id, model, dimensions, chunking",
+        (tenant, name, embedder.model, embedder.dimensions, Jsonb(chunking.as_json())),
+    )
+    row = await made.fetchone()
+    assert row is not None
+    return row
+
+
+def _require_chunking(name: str, stored: dict[str, Scalar], chunking: Chunking) -> None:
+    if stored != chunking.as_json():
+        raise RetrievalMisconfigured(
+            f"collection {name!r} was cut into passages by other rules ({stored}, now {chunking.as_json()}): "
+            "set them back, or ingest into another collection"
+        )
+
+
+async def _require_present(connection: Connection, collection: Collection) -> None:
+    found = await connection.execute("SELECT 1 FROM collection WHERE id = %s FOR SHARE", (collection.id,))
+    if await found.fetchone() is None:
+        raise CollectionNotFound(f"collection {collection.name!r} was removed meanwhile")
+
+
+async def _write_document(
+    connection: Connection, collection: Collection, document_id: str, source: Source, content: Content
+) -> None:
+    await connection.execute(
+        "INSERT INTO document (id, collection_id, root, source, url, title, content_hash, metadata) "
+        "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO UPDATE SET url = excluded.url, title = excluded.title, "
+        "content_hash = excluded.content_hash, metadata = excluded.metadata, ingested_at = now()",
+        (
+            document_id,
+            collection.id,
+            source.root,
+            source.name,
+            source.url,
+            storable(content.title),
+            source.content_hash,
+            Jsonb(dict(content.metadata)),
+        ),
+    )
+
+
+async def _write_passages(
+    connection: Connection, collection: Collection, document_id: str, content: Content, vectors: Sequence[PgVector]
+) -> None:
+    columns = (
+        "id, document_id, collection_id, ordinal, start_char, end_char, title, text, metadata, dimensions, embedding"
+    )
+    async with connection.cursor() as cursor, cursor.copy(f"COPY passage ({columns}) FROM STDIN") as copy:
+        for ordinal, (chunk, vector) in enumerate(zip(content.chunks, vectors, strict=True)):
+            row = (
+                f"{document_id}:{ordinal}",
+                document_id,
+                collection.id,
+                ordinal,
+                chunk.start,
+                chunk.end,
+                storable(titled(content.title, chunk.headings)),
+                chunk.text,
+                Jsonb(metadata_of(content.metadata, chunk.headings)),
+                collection.dimensions,
+                vector,
+            )
+            await copy.write_row(row)
