@@ -19,7 +19,7 @@ from gateway.request_trace import RequestTrace
 from gateway.spans import OpenSpan, Quiet
 
 SERVICE = "optimistic-gateway"  # unless OTEL_SERVICE_NAME says otherwise
-FLUSH_LIMIT_S = 2.5  # of a pod's grace of 30 s; the SDK's own shutdown waits all 30 for a dead collector
+FLUSH_LIMIT_S = 2.0  # of a pod's grace of 30 s; the SDK's own shutdown waits all 30 for a dead collector
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 
 log = logging.getLogger(__name__)
