@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Hashable
 
 import anyio
+import anyio.lowlevel
 
 from gateway.providers.script import BEFORE_RESPONSE, Fault, FaultKind, GraderFault, Script, search_number, stamp
 from gateway.providers.script import stamped_search as searched
@@ -118,7 +119,7 @@ class ScriptedGenerator:
         self.open_drafts = 0
 
     async def draft(self, prompt: Prompt) -> "ScriptedDraft":
-        """As the port promises. A fault before the response comes after the script's time to first token."""
+        """As the port promises. A fault before the response comes at once, as a busy service's does."""
         try:
             script = Script.parse(prompt.question, self._defaults)
         except ValueError as error:
@@ -127,7 +128,7 @@ class ScriptedGenerator:
         number = self._drafts.count((prompt.question, attempt))
         fault = script.fault(number)
         if fault.after is None and fault.kind in BEFORE_RESPONSE:
-            await _fail_to_open(fault, script)
+            await _fail_to_open(fault)
         return ScriptedDraft(self, script, prompt, attempt, number)
 
 
@@ -237,8 +238,8 @@ def fault_of(kind: FaultKind, said: int) -> GeneratorFault:
             return GeneratorUnavailable(f"the model's service failed (after {said} tokens)")
 
 
-async def _fail_to_open(fault: Fault, script: Script) -> None:
+async def _fail_to_open(fault: Fault) -> None:
     if fault.kind is FaultKind.STALL:
         await anyio.sleep_forever()
-    await anyio.sleep(script.ttft_ms / 1000)
+    await anyio.lowlevel.checkpoint()
     raise fault_of(fault.kind, 0)

@@ -20,13 +20,17 @@ def open_client(
     With `max_retries` above 0 the SDK sleeps and asks again unseen, `retry-after` included. Its own spans and headers
     of tracing are off, whatever the environment says: ours would be doubled. `base_url` None means Anthropic's.
     """
-    return AsyncAnthropic(
+    client = AsyncAnthropic(
         api_key=api_key,
         base_url=base_url,
         timeout=Timeout(connect=connect_s, pool=connect_s, read=read_s, write=read_s),
         max_retries=max_retries,
         open_telemetry={"traces": {"enabled": False}, "propagation": False},
     )
+    _ = (
+        client.messages.with_streaming_response
+    )  # the SDK loads this part on first use, about 50 ms: not in a first answer
+    return client
 
 
 def read_limit_s(client: AsyncAnthropic) -> float:
