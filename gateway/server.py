@@ -84,7 +84,7 @@ class Server(uvicorn.Server):
         for task in tuple(self.server_state.tasks):
             task.cancel()
         with anyio.move_on_after(CLEANUP_S, shield=True):
-            while self.server_state.tasks:
+            while self.server_state.tasks:  # noqa: ASYNC110  uvicorn tells nobody when one ends
                 await anyio.sleep(0.01)
 
     async def _drain(self) -> None:

@@ -1,6 +1,6 @@
 """Wiring: from settings to a house that can serve. Vendors and models are imported here, when they are used, and closed in reverse."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -11,7 +11,7 @@ import anyio
 from gateway.house import House
 from gateway.keys import Keys
 from gateway.library import AnyCollection, KnownCollections
-from gateway.settings import Settings
+from gateway.settings import Settings, Speculate
 from gateway.sse import SseSettings
 from gateway.telemetry import Telemetry
 from grading.ports import Grader
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 B = TypeVar("B")
 
-SPECULATORS = {"always": Always, "never": Never}
+SPECULATORS: Mapping[Speculate, type[Always] | type[Never]] = {"always": Always, "never": Never}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,90 @@
+"""`gateway serve`: from settings to a server that answers, and from a signal to an exit that cuts nobody off."""
+
+import signal
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import anyio
+from anyio import CancelScope
+
+from gateway.app import application
+from gateway.screen import Screen
+from gateway.server import Server, listen
+from gateway.settings import Settings
+from gateway.wiring import Library, wired
+from retrieval.faults import CollectionNotFound
+
+
+async def serve(settings: Settings, docs: Path | None, screen: Screen) -> None:
+    """Serves until SIGTERM or SIGINT; the first one drains, a second exits at once, one before serving began stops the start.
+
+    With `docs` that folder is brought up to date first. Raises PortInUse, GatewayFault or FileNotFoundError, perhaps in a group.
+    Whatever ends it, everything that was started is stopped before it returns.
+    """
+    with (
+        closing(listen(settings.host, settings.port)) as listener,
+        anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals,
+    ):
+        async with anyio.create_task_group() as tasks:
+            orders = Orders(tasks.cancel_scope)
+            tasks.start_soon(orders.obey, signals)
+            async with wired(settings) as built:
+                await fill(built.library, docs, screen)
+                documents = await document_count(built.library)
+                address = address_of(settings.host, listener.getsockname()[1])
+                server = Server(
+                    application(built.house),
+                    built.house.open_answers,
+                    settings.drain_grace_s,
+                    on_start=lambda: screen.serving(address, built.house.models, documents, bool(settings.api_keys)),
+                )
+                orders.server = server
+                await server.run_until_stopped(listener)
+            tasks.cancel_scope.cancel()
+
+
+class Orders:
+    """What signals mean: stop the start, drain, exit."""
+
+    def __init__(self, start: CancelScope) -> None:
+        self.server: Server | None = None
+        self._start = start
+        self._stopping = False
+
+    async def obey(self, signals: AsyncIterator[signal.Signals]) -> None:
+        """Obeys each signal as it comes."""
+        async for _ in signals:
+            if self.server is None:
+                self._start.cancel()
+            elif self._stopping:
+                self.server.stop_now()
+            else:
+                self._stopping = True
+                self.server.stop()
+
+
+async def fill(library: Library | None, docs: Path | None, screen: Screen) -> None:
+    """Brings the documents at `docs` up to date, where there are any to keep."""
+    if docs is not None and library is not None:
+        from retrieval.ingest import ingest
+
+        with screen.progress() as progress:
+            report = await ingest(docs, library.store, library.embedder, progress=progress)
+        screen.ingested(report)
+
+
+async def document_count(library: Library | None, collection: str = "default") -> int | None:
+    """How many documents the collection has; None where there is no library."""
+    if library is None:
+        return None
+    try:
+        return len(await library.store.documents(collection))
+    except CollectionNotFound:
+        return 0
+
+
+def address_of(host: str, port: int) -> str:
+    """The address to type; a wildcard host is reached through this machine's own name for itself."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{port}"
