@@ -216,6 +216,7 @@ class Connection(asyncio.Protocol):
             exchange.tokens += part.tokens
             if exchange.first_token_s is None:
                 self._note(playing, "first_token")
+            self._api.log.wake()
 
     def _finish(self, playing: Playing) -> None:
         assert self._transport is not None

@@ -61,15 +61,19 @@ class Log(list[Exchange]):
                 exchange.finished_s = now
             case "closed":
                 exchange.closed_s = now
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self.wake()
         if self._file is not None:
             said = {k: v for k, v in asdict(exchange).items() if not k.endswith("_s")}
             self._file.write(json.dumps({"t": now, "event": moment, **said}) + "\n")
             self._file.flush()
 
+    def wake(self) -> None:
+        """Lets whoever waits look again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
     async def wait_until(self, condition: "Callable[[Log], bool]", within_s: float = 5.0) -> None:
-        """Returns when `condition` holds, looking again after every moment. Raises TimeoutError, with the log, when it never does."""
+        """Returns when `condition` holds, looking again after every moment and every token. Raises TimeoutError, with the log, when it never does."""
         with anyio.move_on_after(within_s) as scope:
             while not condition(self):
                 await self._changed.wait()

@@ -1,0 +1,164 @@
+"""Streams of the Messages API that end early, break, refuse or carry what nobody knows (field reports C1, C2, C7, C11)."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from gateway.providers.claude.client import open_client
+from gateway.providers.claude.generator import AnthropicGenerator
+from gateway.providers.script import Script
+from streaming.drafting import count
+from streaming.faults import AnswerIncomplete, GeneratorOverloaded, GeneratorUnavailable
+from streaming.ledger import Entry
+from streaming.ports import Cited, Piece, Stopped, StopReason, Usage
+from tests.support.generators import prompt, read, read_into, text_of
+from tests.support.messages_api import MessagesApi, messages_api
+
+pytestmark = pytest.mark.anyio
+
+QUICK = Script(ttft_ms=5, tps=2000, tokens=25)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"  # the SDK's
+
+
+@asynccontextmanager
+async def claude(*, read_s: float = 5, max_retries: int = 0) -> AsyncIterator[tuple[AnthropicGenerator, MessagesApi]]:
+    async with messages_api(QUICK) as api:
+        client = open_client("a-key", api.base_url, connect_s=5, read_s=read_s, max_retries=max_retries)
+        try:
+            yield AnthropicGenerator(client, "claude-scripted"), api
+        finally:
+            await client.close()
+
+
+async def test_a_body_that_ends_without_a_stop_reason_is_not_an_answer() -> None:
+    pieces: list[Piece] = []
+    said = "".join(QUICK.words(1)[:20])
+    async with claude() as (generator, _):
+        with pytest.raises(AnswerIncomplete, match=f"without a stop reason after {len(said)} characters"):
+            await read_into(pieces, generator, prompt("q [[fault=ends@20]]"))
+    assert text_of(pieces) == said
+
+
+async def test_a_stop_reason_without_message_stop_is_an_answer() -> None:
+    async with claude() as (generator, _):
+        pieces = await read(await generator.draft(prompt("q [[fault=unstopped@20]]")))
+    assert pieces[-1] == Stopped(StopReason.END, Usage(pieces_input(pieces), 20))
+
+
+@pytest.mark.parametrize("after", [0, 10])
+async def test_an_overload_inside_a_stream_of_status_200_is_an_overload(after: int) -> None:
+    pieces: list[Piece] = []
+    async with claude(max_retries=1) as (generator, api):
+        with pytest.raises(GeneratorOverloaded, match="overloaded_error") as raised:
+            await read_into(pieces, generator, prompt(f"q [[fault=overloaded@{after}]]"))
+        assert len(api.log) == 1
+    assert raised.value.retryable
+    assert text_of(pieces) == "".join(QUICK.words(1)[:after])
+
+
+async def test_a_refusal_without_a_word_is_a_refusal_and_is_asked_once() -> None:
+    async with claude(max_retries=1) as (generator, api):
+        pieces = await read(await generator.draft(prompt("q [[fault=refusal]]")))
+        assert len(api.log) == 1
+    assert isinstance(last := pieces[-1], Stopped)
+    assert last.reason is StopReason.REFUSAL
+    assert text_of(pieces) == ""
+
+
+async def test_thinking_pings_and_unknown_events_bring_no_text() -> None:
+    odd = "[[wire: thinking=3 pings=2 unknown=1]]"
+    async with claude() as (generator, _):
+        pieces = await read(await generator.draft(prompt(f"q {odd}")))
+    assert text_of(pieces) == QUICK.text(1)
+    assert {piece.n for piece in pieces if isinstance(piece, Cited)} == {1, 2, 3}  # number 99's is dropped
+
+
+@pytest.mark.parametrize("wire", ["split=1", "split=7", "crlf=1", "crlf=1 split=1", "crlf=1 split=3", "cite_first=1"])
+async def test_the_same_pieces_come_wherever_the_bytes_are_cut(wire: str) -> None:
+    async with claude() as (generator, _):
+        plain = await read(await generator.draft(prompt("q")))
+        other = await read(await generator.draft(prompt(f"q [[wire: {wire}]]")))
+    assert text_of(other) == text_of(plain)
+    assert cited(other) == cited(plain)
+    assert type(other[-1]) is Stopped
+
+
+async def test_citations_cover_the_text_of_their_block_in_characters() -> None:
+    async with claude() as (generator, _):
+        pieces = await read(await generator.draft(prompt("q", numbers=(2, 4))))
+    words = QUICK.words(1)
+    blocks = ["".join(words[:10]), "".join(words[10:20]), "".join(words[20:])]
+    text = text_of(pieces)
+    assert [(n, text[start:end]) for n, start, end, _ in cited(pieces)] == list(zip((2, 4, 2), blocks, strict=True))
+
+
+async def test_pings_alone_do_not_keep_a_silent_model_alive() -> None:
+    async with claude(read_s=0.3) as (generator, _):
+        with pytest.raises(GeneratorUnavailable, match=r"nothing but pings for 0\.3 s"), anyio.fail_after(5):
+            await read(await generator.draft(prompt("q [[fault=stall@5]] [[wire: ping_ms=50]]")))
+
+
+async def test_a_finished_answer_gives_its_connection_back() -> None:
+    async with claude() as (generator, api):
+        for _ in range(3):
+            await read(await generator.draft(prompt("q")))
+        assert {exchange.connection for exchange in api.log} == {api.log[0].connection}
+
+
+async def test_the_stop_does_not_wait_for_a_body_that_lingers() -> None:
+    async with claude() as (generator, api):
+        with anyio.fail_after(5):
+            pieces = await read(await generator.draft(prompt("q [[wire: linger_ms=60000]]")))
+            await api.wait_until(lambda log: log[0].closed_s is not None)
+    assert isinstance(pieces[-1], Stopped)
+
+
+async def test_a_broken_draft_leaves_no_connection_behind() -> None:
+    async with claude() as (generator, api):
+        for fault in ("ends@3", "cut@3", "overloaded@3", "overloaded", "server_error"):
+            with pytest.raises((AnswerIncomplete, GeneratorOverloaded, GeneratorUnavailable)):
+                await read(await generator.draft(prompt(f"q [[fault={fault}]]")))
+        await api.wait_until(lambda log: not log.open)
+        assert len(api.connections) <= 1  # at most an idle one, kept for the next request
+
+
+async def test_a_cut_draft_is_counted_from_its_start_and_its_text_and_said_to_be_estimated() -> None:
+    entry = Entry()
+    async with claude() as (generator, _):
+        draft = await generator.draft(prompt("q [[tokens=400 fault=stall@200]]"))
+        while entry.characters < len("".join(Script(tokens=200).words(1))):
+            count(entry, list(await anext(aiter(draft))))
+        await draft.aclose()
+    assert entry.input_tokens > 0
+    assert entry.tokens >= 200
+    assert not entry.exact
+
+
+async def test_nobody_listening_is_unavailable() -> None:
+    async with claude() as (_, api):
+        address = api.base_url
+    client = open_client("a-key", address, connect_s=1, read_s=1)
+    with pytest.raises(GeneratorUnavailable, match="cannot be reached"):
+        await AnthropicGenerator(client, "claude-scripted").draft(prompt("q"))
+    await client.close()
+
+
+async def test_an_unknown_host_is_unavailable() -> None:
+    client = open_client("a-key", "http://no-such-host.invalid", connect_s=2, read_s=1)
+    with pytest.raises(GeneratorUnavailable):
+        await AnthropicGenerator(client, "claude-scripted").draft(prompt("q"))
+    await client.close()
+
+
+def cited(pieces: list[Piece]) -> list[tuple[int, int, int, str | None]]:
+    return [(piece.n, piece.start, piece.end, piece.quote) for piece in pieces if isinstance(piece, Cited)]
+
+
+def pieces_input(pieces: list[Piece]) -> int:
+    return next(piece.input_tokens for piece in pieces if isinstance(piece, Usage))

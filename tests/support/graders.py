@@ -1,0 +1,52 @@
+"""Every adapter of the Grader port, for its contract suite. A new adapter is one more case in GRADERS."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+
+from gateway.providers.claude.client import open_client
+from gateway.providers.claude.grader import AnthropicGrader
+from gateway.providers.script import Script
+from gateway.providers.scripted import ScriptedGrader
+from gateway.providers.scripted import passage as scripted_passage
+from grading.ports import Grader
+from retrieval.passage import Passage
+from tests.support.messages_api import messages_api
+
+
+@dataclass(frozen=True, slots=True)
+class GraderCase:
+    """How to open an adapter, the event loops it runs on, and whether it does what the markers in a question say."""
+
+    name: str
+    open: Callable[[Script], AbstractAsyncContextManager[Grader]]
+    backends: tuple[str, ...] = ("asyncio", "trio")
+    is_scripted: bool = True
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@asynccontextmanager
+async def over_the_messages_api(defaults: Script) -> AsyncIterator[Grader]:
+    async with messages_api(defaults) as api:
+        client = open_client("a-key", api.base_url, connect_s=5, read_s=5)
+        try:
+            yield AnthropicGrader(client, "claude-scripted")
+        finally:
+            await client.close()
+
+
+@asynccontextmanager
+async def in_process(defaults: Script) -> AsyncIterator[Grader]:
+    yield ScriptedGrader(defaults)
+
+
+GRADERS = [
+    GraderCase("scripted", in_process),
+    GraderCase("anthropic", over_the_messages_api, backends=("asyncio",)),
+]
+
+
+def passages(count: int = 3, search: int = 1) -> tuple[Passage, ...]:
+    return tuple(scripted_passage(n, search) for n in range(1, count + 1))
