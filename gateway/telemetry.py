@@ -51,16 +51,16 @@ class Telemetry:
         span besides. With neither, spans are not recorded at all; trace ids are real all the same. A broken setting of the exporter
         is logged and switches it off; it never keeps the gateway from starting.
         """
-        exporter = _exporter() if export else None
-        batch = (BatchSpanProcessor(exporter),) if exporter is not None else ()
+        batch = _batch() if export else None
+        everyone = (*processors, batch) if batch is not None else tuple(processors)
         provider = TracerProvider(
-            sampler=None if batch or processors else ALWAYS_OFF,
+            sampler=None if everyone else ALWAYS_OFF,
             resource=_resource(service_version),
             shutdown_on_exit=False,  # it would wait 30 s for a dead collector at exit; aclose is bounded
         )
-        for processor in (*processors, *batch):
+        for processor in everyone:
             provider.add_span_processor(processor)
-        return cls(provider, exporter, service_version)
+        return cls(provider, batch.span_exporter if batch is not None else None, service_version)
 
     def request(
         self, headers: Mapping[str, str], method: str, route: str, *, path: str | None = None, scheme: str = "http"
@@ -107,12 +107,12 @@ def _resource(version: str) -> Resource:
     return ours.merge(OTELResourceDetector().detect())
 
 
-def _exporter() -> SpanExporter | None:
+def _batch() -> BatchSpanProcessor | None:
     try:
         # Imported here: it brings `requests`, which costs a start without export 0.1 s.
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-        return OTLPSpanExporter()
+        return BatchSpanProcessor(OTLPSpanExporter())
     except Exception:
-        log.exception("no spans are exported: the OTEL_EXPORTER_OTLP_* settings do not work")
+        log.exception("no spans are exported: the OTEL_EXPORTER_OTLP_* or OTEL_BSP_* settings do not work")
         return None

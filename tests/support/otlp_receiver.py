@@ -2,7 +2,7 @@
 
 import gzip
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -45,7 +45,7 @@ class OtlpReceiver:
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def wait_until(self, enough: "Callable[[list[ReceivedSpan]], bool]", within_s: float = 10.0) -> list[ReceivedSpan]:
+    def wait_until(self, enough: Callable[[list[ReceivedSpan]], bool], within_s: float = 10.0) -> list[ReceivedSpan]:
         """The spans so far, once there are enough. Raises TimeoutError."""
         with self._changed:
             if not self._changed.wait_for(lambda: enough(self.spans), within_s):
@@ -124,9 +124,9 @@ def _decoded(body: bytes) -> Iterator[ReceivedSpan]:
                 )
 
 
-def _values(pairs: "list[KeyValue] | object") -> dict[str, object]:
+def _values(pairs: Iterable[KeyValue]) -> dict[str, object]:
     values: dict[str, object] = {}
-    for pair in pairs:  # type: ignore[attr-defined]
+    for pair in pairs:
         kind = pair.value.WhichOneof("value")
         values[pair.key] = getattr(pair.value, kind) if kind else None
     return values

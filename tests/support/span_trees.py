@@ -154,4 +154,4 @@ async def observed_answer(
 
 def _id(span: ReadableSpan) -> int:
     assert span.context is not None
-    return span.context.span_id
+    return int(span.context.span_id)
