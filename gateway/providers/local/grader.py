@@ -7,7 +7,7 @@ from functools import partial
 
 import anyio
 
-from gateway.providers.local.judgement import Reading, judged
+from gateway.providers.local.judgement import JUNK_COST, Reading, judged
 from gateway.providers.local.network import Network
 from gateway.providers.local.pairs import PairScorer
 from gateway.providers.local.slots import Slots, Urgency
@@ -27,7 +27,8 @@ class ReaderGrader:
 
     name = "reader"
 
-    def __init__(self, network: Network, pairs: PairScorer, slots: Slots) -> None:
+    def __init__(self, network: Network, pairs: PairScorer, slots: Slots, junk_cost: float = JUNK_COST) -> None:
+        self._junk_cost = junk_cost
         self._network = network
         self._pairs = pairs
         self._slots = slots
@@ -42,7 +43,7 @@ class ReaderGrader:
             reading, logits = await self._measured(question, pieces, texts)
         except Exception as error:
             raise GraderUnavailable(f"the local grader failed on {len(passages)} passages") from error
-        return judged(question, texts, reading, logits, self.name)
+        return judged(question, texts, reading, logits, self._junk_cost)
 
     async def read(self, question: str, pieces: Sequence[Piece]) -> Reading:
         """The reader's logits for the set, packed to 250 tokens: one run of 25 to 70 ms. Raises what the network raises."""

@@ -10,6 +10,7 @@ from gateway.providers.local.extractive import ExtractiveGenerator
 from gateway.providers.local.files import reader_files, reranker_files
 from gateway.providers.local.grader import LONGEST_TOKENS as READER_TOKENS
 from gateway.providers.local.grader import ReaderGrader
+from gateway.providers.local.judgement import JUNK_COST
 from gateway.providers.local.network import Network
 from gateway.providers.local.pairs import LONGEST_TOKENS as PAIR_TOKENS
 from gateway.providers.local.pairs import PairScorer
@@ -30,12 +31,18 @@ class LocalModels:
 
 
 async def load_local_models(
-    *, embedder: bool = True, judges: bool = True, embedding_model_dir: Path | None = None, slots: int | None = None
+    *,
+    embedder: bool = True,
+    judges: bool = True,
+    embedding_model_dir: Path | None = None,
+    slots: int | None = None,
+    junk_cost: float = JUNK_COST,
 ) -> LocalModels:
     """The models, loaded side by side on worker threads (about 0.2 s each); what is False here is loaded at its first use.
 
     `slots` bounds how many runs share the CPU (default: its cores, at most 4), one thread each. `embedding_model_dir`
-    names another model of the BGE English family. Raises LocalModelMissing, whose message says what to do.
+    names another model of the BGE English family. `junk_cost` says how many refusals an answer on junk costs. Raises
+    LocalModelMissing, whose message says what to do.
     """
     shared = Slots(slots)
     reader = Network(reader_files, READER_TOKENS)
@@ -45,7 +52,12 @@ async def load_local_models(
     wanted = ([bge.network] if embedder else []) + ([reader, cross] if judges else [])
     await _load(wanted, shared)
     return LocalModels(
-        bge, CrossEncoder(pairs), ReaderGrader(reader, pairs, shared), ExtractiveGenerator(pairs), pairs, shared
+        bge,
+        CrossEncoder(pairs),
+        ReaderGrader(reader, pairs, shared, junk_cost),
+        ExtractiveGenerator(pairs),
+        pairs,
+        shared,
     )
 
 

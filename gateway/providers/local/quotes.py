@@ -1,4 +1,4 @@
-"""Sentences worth quoting from a passage that may be Markdown. Pure."""
+"""Sentences worth quoting from a passage: plain text, text that was Markdown, or Markdown as it is. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -13,8 +13,11 @@ _FENCE = re.compile(r"\s*(```|~~~)")
 _FENCE_LINES = re.compile(r"^\s*(?:```|~~~).*$", re.MULTILINE)
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s|\s*(=+|-{3,}|\*{3,}|_{3,})\s*$|\s*(<[^>]*>\s*)+$")
 _ITEM = re.compile(r"\s*(?:>\s?)*(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
-_ROW = re.compile(r"\s*\|.*\|\s*$")
+_ROW = re.compile(r"\s*\|.*\|\s*$|.*\S \| \S")
 _RULE = re.compile(r"[\s|:-]+$")
+_DRAWN = re.compile(
+    r".*(?:[^\s|] {3,}[^\s|]|-\+|\+-|-{5,}|[─│┌└├]|\| {3,}\S.*[^|\s]\s*$)"
+)  # a diagram, a listing aligned by blanks
 _INDENTED = re.compile(r"(?: {4}|\t)\s*\S")
 _END = re.compile(r"[.!?][\"”’')\]*_`]*\s+(?=[\"“‘'(\[*_`]*[A-Z0-9])")
 _ABBREVIATION = re.compile(
@@ -22,7 +25,8 @@ _ABBREVIATION = re.compile(
     re.IGNORECASE,
 )
 _BARE_NUMBER = re.compile(r"\d+\.")
-_CELL_END = re.compile(r"(?<!\\)\|")
+_CELL_END = re.compile(r"\s+\|\s+")
+_PATH_MARK = " › "  # parts the headings in a passage's title (retrieval/chunk.py)
 _LINK = re.compile(r"!?\[([^\]]*)\]\((?:[^()\s]|\([^()]*\))*(?:\s+\"[^\"]*\")?\)")
 _EMPHASIS = re.compile(r"(\*\*|__)(?=\S)|(?<=\S)(\*\*|__)|^(\*\*|__)|(\*\*|__)$")
 
@@ -42,12 +46,15 @@ class Quote:
         return " ".join(words(self.shown))
 
 
-def quotes(n: int, text: str) -> list[Quote]:
+def quotes(n: int, text: str, title: str = "") -> list[Quote]:
     """The sentences, list items and table rows of a passage, in reading order; no headings, no code, no rules.
 
-    When nothing of that kind is left (the passage is code), its beginning is the one quote; none only for blank text.
+    A line that repeats a part of `title` is a heading too. When nothing is left (the passage is code), its beginning is
+    the one quote; none only for blank text.
     """
-    found = [quote for start, end in _spans(text) if (quote := _quote(n, text, start, end)) and is_telling(quote)]
+    headings = {_ITEM.sub("", part.strip(), count=1) for part in title.split(_PATH_MARK)}
+    spans = ((start, end) for start, end in _spans(text) if text[start:end].strip() not in headings)
+    found = [quote for start, end in spans if (quote := _quote(n, text, start, end)) and is_telling(quote)]
     if found:
         return found
     code = _FENCE_LINES.sub(lambda match: " " * len(match.group()), text)  # offsets stay
@@ -64,7 +71,7 @@ def shown(raw: str) -> str:
     """Markdown source as a line of prose: links by their text, no bold marks, cells of a table row parted by `; `, blanks single."""
     line = raw
     if _ROW.match(raw):
-        first, *others = [cell.strip().replace("\\|", "|") for cell in _CELL_END.split(raw.strip()[1:-1])]
+        first, *others = [cell.strip().replace("\\|", "|") for cell in _CELL_END.split(raw.strip().strip("|"))]
         line = f"{first}: {'; '.join(cell for cell in others if cell)}"
     return " ".join(_EMPHASIS.sub("", _LINK.sub(r"\1", re.sub(r"\n\s*>\s?", "\n", line))).split())
 
@@ -109,12 +116,12 @@ def _lines(text: str) -> Iterator[tuple[str, int, int]]:
         marker, skipped = _ITEM.match(line), 0
         if _FENCE.match(line):
             fenced, kind = not fenced, "none"
-        elif fenced or not line.strip() or _HEADING.match(line) or (_is_row(line) and _is_rule(line)):
+        elif fenced or not line.strip() or _HEADING.match(line) or _is_rule(line) or _DRAWN.match(line):
             kind = "none"
         elif _INDENTED.match(line) and not in_item and not before.strip():
             kind, line = "none", ""  # indented code; the next such line follows a line taken as blank
         elif _is_row(line):
-            kind = "none" if _is_row(after) and _is_rule(after) else "row"
+            kind = "none" if _is_rule(after) else "row"
         elif marker:
             kind, skipped = "item", marker.end()
         else:
@@ -129,7 +136,7 @@ def _is_row(line: str) -> bool:
 
 
 def _is_rule(line: str) -> bool:
-    return "-" in line and _RULE.match(line) is not None
+    return "-" in line and "|" in line and _RULE.match(line) is not None
 
 
 def _offsets(text: str) -> Iterator[tuple[int, int]]:
