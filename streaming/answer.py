@@ -18,6 +18,7 @@ from streaming.drafting import unnamed
 from streaming.events import Done, Failed, Path, Reason, Refusal, Retry, Started, Status
 from streaming.facts import AttemptBegan, AttemptEnded, Ended, Retrieved
 from streaming.gate import Answered, Broken, Discarded, Ending, Unjudged
+from streaming.halt import Halt
 from streaming.ledger import Ledger
 from streaming.ports import Gap, GapLog, Generator, Observer, Speculator, StopReason, Turn
 from streaming.refusal import message_for
@@ -59,48 +60,57 @@ class Refused:
     grade: Grade | None = None
 
 
-async def answer(ask: Ask, parts: Parts, limits: Limits, emit: Emit, observer: Observer) -> Path:
+async def answer(
+    ask: Ask, parts: Parts, limits: Limits, emit: Emit, observer: Observer, halt: Halt | None = None
+) -> Path:
     """Answers `ask` through `emit`: `Started` first, exactly one `Done` last, whatever happens.
 
-    Returns the path taken. Faults become `Failed`, spent budgets a `Refusal`; nothing but cancellation is raised. On cancellation
-    every task and upstream request of this answer is cancelled, and closed within a bounded shield, before the cancellation goes on.
+    Returns the path taken. Faults (also one given to `halt`) become `Failed`, spent budgets a `Refusal`; nothing but
+    cancellation is raised. `Done` waits for no upstream request to close, the return does (bounded). On cancellation
+    every task and upstream request of this answer is cancelled and closed, bounded, before the cancellation goes on.
     """
-    return await _Answer(ask, parts, limits, emit, observer).run()
+    return await _Answer(ask, parts, limits, emit, observer, halt or Halt()).run()
 
 
 class _Answer:
-    def __init__(self, ask: Ask, parts: Parts, limits: Limits, emit: Emit, observer: Observer) -> None:
+    def __init__(self, ask: Ask, parts: Parts, limits: Limits, emit: Emit, observer: Observer, halt: Halt) -> None:
         self._ask, self._parts, self._limits = ask, parts, limits
-        self._emit, self._observer = emit, observer
+        self._emit, self._observer, self._halt = emit, observer, halt
         self._racers = Racers(parts.grader, parts.generator, parts.speculator, observer)
         self._ledger = Ledger()
         self._began = anyio.current_time()
+        self._deadline = self._began + limits.deadline_s
         self._attempt = 0
+        self._attempt_open = False
         self._searched: list[str] = []
         self._passages: tuple[Passage, ...] = ()
         self._retrieved_s = 0.0
 
     async def run(self) -> Path:
-        path, reason = Path.ABANDONED, None
+        ask, path = self._ask, Path.ABANDONED
         try:
             async with anyio.create_task_group() as tasks:
-                await self._emit(
-                    (Started(self._ask.answer_id, self._ask.trace_id, self._ask.question, self._ask.collection),)
-                )
+                await self._emit((Started(ask.answer_id, ask.trace_id, ask.question, ask.collection),))
                 outcome = await self._outcome(tasks)
                 path, reason = await self._tell(outcome)
+                self._observer.note(Ended(path, self._attempt, reason))
         finally:
-            self._observer.note(Ended(path, self._attempt, reason))
+            if path is Path.ABANDONED:
+                self._end_attempt("client_gone")
+                self._observer.note(Ended(path, self._attempt))
         return path
 
     async def _outcome(self, tasks: TaskGroup) -> Answered | Refused | Broken:
-        with anyio.CancelScope(deadline=self._began + self._limits.deadline_s):
+        with anyio.CancelScope(deadline=self._deadline) as scope:
+            self._halt.bind(scope)
             try:
                 return await self._attempts(tasks)
             except GatewayFault as fault:
                 return Broken(fault)
             except Exception as error:
                 return Broken(unnamed(error))
+        if self._halt.fault is not None:
+            return Broken(self._halt.fault)
         self._end_attempt("timeout")
         return Refused(Reason.BUDGET_EXHAUSTED)
 
@@ -131,6 +141,7 @@ class _Answer:
 
     async def _search(self, search: Correction) -> tuple[Passage, ...]:
         correction = search.name if self._attempt > 1 else None
+        self._attempt_open = True
         self._observer.note(AttemptBegan(self._attempt, correction, search.query.text))
         self._searched.append(search.query.text)
         await self._emit((Status(self._attempt, "retrieving"),))
@@ -148,7 +159,7 @@ class _Answer:
         if not self._passages:  # nothing to grade and nothing to draft from
             return Discarded(Grade(Verdict.INSUFFICIENT, grader="empty"))
         await self._emit((Status(self._attempt, "grading"),))
-        contest = Contest(self._attempt, self._ask.question, self._passages, self._ask.history)
+        contest = Contest(self._attempt, self._ask.question, self._passages, self._ask.history, self._deadline)
         return await Race(contest, self._racers, self._limits, self._ledger, tasks, self._emit).run()
 
     async def _announce(self, grade: Grade, search: Correction) -> None:
@@ -193,7 +204,9 @@ class _Answer:
         return Path.REFUSED, finish, refused.reason
 
     def _end_attempt(self, outcome: str) -> None:
-        self._observer.note(AttemptEnded(self._attempt, outcome))
+        if self._attempt_open:
+            self._attempt_open = False
+            self._observer.note(AttemptEnded(self._attempt, outcome))
 
     def _timings(self) -> dict[str, float]:
         total_s = anyio.current_time() - self._began

@@ -1,5 +1,6 @@
 """One attempt over one set of passages: the race between the grade and the draft, decided by the gate."""
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from streaming.budget import Limits
 from streaming.drafting import TOKEN_LIMIT_BYTES, Drafting, unnamed
 from streaming.events import Citation, Event, Sources, Status, Token
 from streaming.facts import Judged, Released, SpeculationDecided
-from streaming.gate import Ending, Gate, Graded, GradeFailed, Signal, Step, text_bytes
+from streaming.gate import Answered, Broken, Ending, Gate, Graded, GradeFailed, Signal, State, Step, text_bytes
 from streaming.ledger import Ledger
 from streaming.mailbox import Mailbox
 from streaming.ports import Cited, Generator, Observer, Piece, Prompt, Speculator, Text, Turn
@@ -28,12 +29,13 @@ Emit = Callable[[tuple[Event, ...]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """What an attempt is about: its number from 1, the stand-alone question, the history and the set found for it."""
+    """What an attempt is about: its number from 1, the stand-alone question and the set found for it."""
 
     attempt: int
     question: str
     passages: tuple[Passage, ...]
     history: tuple[Turn, ...] = ()
+    deadline: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +83,24 @@ class Race:
             if decision.delay_s is not None:
                 self._draft(gate.draft, tuple(range(1, len(contest.passages) + 1)), decision.delay_s)
             while True:
-                held_bytes = gate.held_bytes if gate.draft else 0
                 step = gate.step(await self._signals.take())
-                await self._act(step, gate, held_bytes)
+                await self._act(step, gate)
                 if step.ending is not None:
+                    self._part_from(step.ending)
                     return step.ending
         finally:
             self._judging.cancel()
-            self._close("discarded")
+            self._close("timeout" if anyio.current_time() >= contest.deadline else "client_gone")
 
-    async def _act(self, step: Step, gate: Gate, held_bytes: int) -> None:
+    async def _act(self, step: Step, gate: Gate) -> None:
         if step.close:
             self._close("discarded")
         if step.draft_from is not None:
             self._draft(gate.draft, step.draft_from)
         if step.opened:
-            await self._open(gate, held_bytes)
+            await self._open(gate, text_bytes(step.send))
+        elif step.draft_from is not None and gate.state is State.RELEASED and self._drafting is not None:
+            self._drafting.release()
         if step.send:
             await self._emit(said(step.send))
             if self._drafting is not None:
@@ -109,6 +113,13 @@ class Race:
             self._drafting.release()
         shown = tuple((n, contest.passages[n - 1]) for n in gate.citable)
         await self._emit((Status(contest.attempt, "generating"), Sources(contest.attempt, shown)))
+
+    def _part_from(self, ending: Ending) -> None:
+        """A draft that was released to its end finishes by itself, so that its connection can serve again."""
+        if isinstance(ending, Answered) and self._drafting is not None:
+            self._drafting.finish()
+        else:
+            self._close("failed" if isinstance(ending, Broken) else "discarded")
 
     def _draft(self, number: int, passage_numbers: tuple[int, ...], delay_s: float = 0.0) -> None:
         contest = self._contest

@@ -42,8 +42,10 @@ class Drafting:
         self._observer = observer
         self._scope = CancelScope()
         self._go = anyio.Event()
-        self._closing_since: float | None = None
-        self._outcome = "client_gone"
+        self._outcome: str | None = None
+        self._decided_at = 0.0
+        self._over_at: float | None = None
+        self._told = False
 
     def start(self, tasks: TaskGroup, delay_s: float = 0.0) -> None:
         """Begins in `tasks`, after `delay_s` seconds or when released, whichever is first."""
@@ -53,13 +55,18 @@ class Drafting:
         """The verdict is in and good: what this draft brings is sent. One that still waits for its moment starts now."""
         self.entry.released = True
         self._go.set()
+        if self._over_at is not None:
+            self._decide("released")
 
     def close(self, outcome: str) -> None:
         """Asks the draft to close its upstream request now; returns at once. The first outcome given is the one told."""
-        if self._closing_since is None:
-            self._closing_since = anyio.current_time()
-            self._outcome = outcome
-            self._scope.cancel()
+        self._decide(outcome)
+        self._scope.cancel()
+
+    def finish(self) -> None:
+        """Everything has come: the rest of the upstream response is read for as long as a close may take."""
+        self._decide("released")
+        self._scope.deadline = self._decided_at + CLOSE_LIMIT_S
 
     async def _run(self, delay_s: float) -> None:
         with self._scope:
@@ -72,8 +79,14 @@ class Drafting:
         self._observer.note(DraftStarted(self._attempt, self.number))
         try:
             await self._read()
+        except BaseException:
+            self._decide("client_gone")
+            raise
         finally:
-            self._note_closed()
+            self._over_at, self.entry.closed = anyio.current_time(), True
+            if self.entry.released:
+                self._decide("released")
+            self._tell()
 
     async def _read(self) -> None:
         draft: Draft | None = None
@@ -81,7 +94,6 @@ class Drafting:
             draft = await self._generator.draft(self._prompt)
             async for pieces in draft:
                 await self._pass_on(pieces)
-            self._end("released" if self.entry.released else "finished")
         except GatewayFault as fault:
             self._fail(fault)
         except Exception as error:  # a fault without a name is still only this draft's
@@ -110,18 +122,20 @@ class Drafting:
             self._signals.put(Drafted(self.number, tuple(ready)))
 
     def _fail(self, fault: GatewayFault) -> None:
-        self._end("failed")
+        self._decide("failed")
         self._signals.put(DraftFailed(self.number, fault))
 
-    def _end(self, outcome: str) -> None:
-        if self._closing_since is None:
-            self._closing_since = anyio.current_time()
-            self._outcome = outcome
+    def _decide(self, outcome: str) -> None:
+        if self._outcome is None:
+            self._outcome, self._decided_at = outcome, anyio.current_time()
+            self._tell()
 
-    def _note_closed(self) -> None:
-        now = anyio.current_time()
+    def _tell(self) -> None:
+        """Told once: when the request upstream is over and it is known what became of the draft, whichever is later."""
+        if self._told or self._over_at is None or self._outcome is None:
+            return
+        self._told = True
         entry = self.entry
-        entry.closed = True
         self._observer.note(
             DraftClosed(
                 attempt=self._attempt,
@@ -130,7 +144,8 @@ class Drafting:
                 input_tokens=entry.input_tokens,
                 output_tokens=entry.tokens,
                 exact=entry.exact,
-                close_s=now - (self._closing_since or now),
+                close_s=max(0.0, self._over_at - self._decided_at),
+                closed_ago_s=anyio.current_time() - self._over_at,
             )
         )
 

@@ -61,9 +61,11 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class DraftClosed:
-    """A draft's upstream request is closed. `outcome`: released, discarded, client_gone, failed, timeout.
+    """A draft's upstream request is over and what became of it is known. `outcome`: released, discarded, failed,
+    client_gone, timeout.
 
-    Tokens are exact when the service counted them, else estimated from the text; `close_s` is from the decision to close until closed.
+    Tokens are exact when the service counted them, else estimated from the text. `close_s` is from the decision to
+    close until closed (0 for a draft that was over before its verdict); it was over `closed_ago_s` before this is told.
     """
 
     attempt: int
@@ -73,6 +75,7 @@ class DraftClosed:
     output_tokens: int
     exact: bool
     close_s: float
+    closed_ago_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

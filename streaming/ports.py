@@ -88,7 +88,10 @@ class Draft(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Closes the upstream request at once. Idempotent; must be quick, and is called under a shield."""
+        """Closes the upstream request at once, and an iterator that was not exhausted. Idempotent.
+
+        Must be quick; is called under a bounded shield, by the task that read.
+        """
         ...
 
 
