@@ -10,6 +10,7 @@ import psycopg
 from anyio import CancelScope, get_cancelled_exc_class
 from pgvector.psycopg import register_vector_async
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
 
 from retrieval.faults import RetrievalMisconfigured, RetrievalUnavailable
@@ -48,7 +49,7 @@ class Pool:
         `work` is one transaction; where the connection turns out to be dead it runs once more on another, so it must be safe to repeat.
         Raises RetrievalUnavailable (no connection, no answer in time, connection lost) or RetrievalMisconfigured (a table,
         extension or right is missing); other psycopg errors pass through. On cancellation, or when time is up, the running statement
-        is cancelled on the server and the connection is discarded, within CANCEL_LIMIT_S also when the server is silent.
+        is cancelled on the server, within CANCEL_LIMIT_S; a connection whose server does not confirm that is discarded.
         """
         result: list[T] = []
         with anyio.move_on_after(limit_s):
@@ -79,23 +80,19 @@ class Pool:
             connection = await self._connections.getconn(timeout=limit_s)
             if not _hung_up(connection):
                 return connection
-            await self._take_back(connection, discard=True)
+            await connection.close()
+            await self._take_back(connection)
 
     async def _work(self, connection: Connection, work: Work[T]) -> T:
-        discard = True
         try:
-            result = await _interruptible(connection, work)
-            discard = False
-            return result
-        except Exception:
-            discard = connection.closed
-            raise
+            return await _interruptible(connection, work)
         finally:
-            await self._take_back(connection, discard)
+            await self._take_back(connection)
 
-    async def _take_back(self, connection: Connection, discard: bool) -> None:
-        with CancelScope(shield=True):  # waits for no network: closing is local, the pool replaces in the background
-            if discard:
+    async def _take_back(self, connection: Connection) -> None:
+        """Only an idle connection goes back. Nothing here waits for the network: closing is local, the pool replaces in the background."""
+        with CancelScope(shield=True):
+            if connection.info.transaction_status is not TransactionStatus.IDLE:
                 await connection.close()
             await self._connections.putconn(connection)
 
