@@ -65,7 +65,7 @@ class DraftTrace:
 
     def close(self, fact: DraftClosed) -> None:
         self.closed = fact
-        self.span.stop()
+        self.span.stop(fact.closed_ago_s)
         self.span.set(
             {
                 names.INPUT_TOKENS: fact.input_tokens,
@@ -187,6 +187,13 @@ class AnswerTrace:
         )
         return span
 
+    def statement(self, search: OpenSpan) -> OpenSpan:
+        span = search.child(names.STATEMENT, SpanKind.CLIENT)
+        span.set({names.DB_SYSTEM: "postgresql", names.DB_OPERATION: "SELECT", names.DB_COLLECTION: "passage"})
+        if (attempt := self._latest) is not None:
+            attempt.parts.append(span)
+        return span
+
     def reranking(self, candidates: int, k: int) -> OpenSpan:
         span = self._part(names.RERANK, SpanKind.INTERNAL)
         span.set({names.CANDIDATES: candidates, names.SEARCH_K: k})
@@ -293,7 +300,7 @@ class AnswerTrace:
 
 
 def draft_outcome(told: str, attempt_outcome: str, is_last: bool) -> str:
-    """What became of a draft. A draft told `finished` ended by itself before the verdict: then its attempt's outcome decides."""
+    """What became of a draft: as told, or, of one that never told its close, as its attempt."""
     if told in (Outcome.RELEASED, Outcome.DISCARDED, Outcome.FAILED, Outcome.CLIENT_GONE, Outcome.TIMEOUT):
         return told
     if attempt_outcome in (Outcome.CLIENT_GONE, Outcome.TIMEOUT):

@@ -10,6 +10,7 @@ from typing import Final
 INVOKE_AGENT: Final = "invoke_agent gateway"
 ATTEMPT: Final = "attempt"
 RETRIEVAL: Final = "retrieval"
+STATEMENT: Final = "SELECT passage"  # operation and table, as the database conventions name spans
 RERANK: Final = "rerank"
 CHAT: Final = "chat"
 FAILURE_PATH: Final = "failure_path"
@@ -34,6 +35,11 @@ INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 FIRST_CHUNK_S: Final = "gen_ai.response.time_to_first_chunk"
+
+# Databases: https://opentelemetry.io/docs/specs/semconv/database/database-spans/ (the statement's text is left out)
+DB_SYSTEM: Final = "db.system.name"
+DB_OPERATION: Final = "db.operation.name"
+DB_COLLECTION: Final = "db.collection.name"
 
 # Ours, of the whole answer.
 ANSWER_ID: Final = "gateway.answer_id"

@@ -69,6 +69,10 @@ class RequestTrace:
         """The span around one search."""
         return self._work(lambda answer: answer.retrieval(query))
 
+    def statement(self, search: OpenSpan) -> Work:
+        """The span around what `search` asks of the database, waiting for a connection included."""
+        return self._work(lambda answer: answer.statement(search))
+
     def reranking(self, candidates: int, k: int) -> Work:
         """The span around one reranking."""
         return self._work(lambda answer: answer.reranking(candidates, k))

@@ -90,10 +90,10 @@ class OpenSpan:
                     {k: plain(v) if isinstance(v, str) else v for k, v in values.items() if v is not None}
                 )
 
-    def stop(self) -> None:
-        """The work is over now."""
+    def stop(self, ago_s: float = 0.0) -> None:
+        """The work is over now, or was `ago_s` seconds ago."""
         if self._stopped_ns is None:
-            self._stopped_ns = time.time_ns()
+            self._stopped_ns = max(self.began_ns, time.time_ns() - int(ago_s * 1e9))
 
     def fail(self, error_type: str) -> None:
         """Should the outcome be a failure, this is its type; the first one counts. (A draft may also break while it is discarded.)"""

@@ -1,18 +1,22 @@
 """Traced ports: each wraps one collaborator of an answer in spans and passes on exactly what it does."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
 from dataclasses import replace
 
 from gateway import conventions as names
 from gateway.answer_trace import DraftTrace
 from gateway.request_trace import RequestTrace
-from gateway.spans import type_of
+from gateway.spans import Work, type_of
 from grading.grade import Grade
 from grading.ports import Grader
 from retrieval.passage import Passage
 from retrieval.ports import Query, Reranker, Retriever
 from streaming.answer import Parts
 from streaming.ports import Draft, Generator, Piece, Prompt, Stopped, Text
+
+SEARCH: ContextVar[Callable[[], Work] | None] = ContextVar("search", default=None)
+"""Opens the span of a statement under the search that is running in this task; None outside a traced search."""
 
 
 def traced(parts: Parts, trace: RequestTrace) -> Parts:
@@ -35,7 +39,11 @@ class TracedRetriever:
 
     async def retrieve(self, query: Query) -> tuple[Passage, ...]:
         with self._trace.retrieval(query) as span:
-            found = await self._inner.retrieve(query)
+            running = SEARCH.set(lambda: self._trace.statement(span))
+            try:
+                found = await self._inner.retrieve(query)
+            finally:
+                SEARCH.reset(running)
             span.set({names.PASSAGES: len(found), names.TOP_SCORE: found[0].score if found else None})
             return found
 

@@ -134,10 +134,11 @@ async def _evidence(settings: Settings, stack: AsyncExitStack) -> "tuple[Evidenc
     await books.store.check(books.embedder)
 
     from gateway.gaps import PostgresGaps
+    from gateway.traced_pool import TracedPool
     from retrieval.postgres import PostgresRetriever
 
     reranker = None if models is None else models.reranker
-    return Evidence(PostgresRetriever(pool, books.embedder), reranker, PostgresGaps(pool), books), models
+    return Evidence(PostgresRetriever(TracedPool(pool), books.embedder), reranker, PostgresGaps(pool), books), models
 
 
 async def _database(settings: Settings, stack: AsyncExitStack) -> "Pool":

@@ -19,10 +19,10 @@ from retrieval.ports import Query
 from streaming.answer import Parts, answer
 from streaming.budget import Limits
 from streaming.events import Event, Path
-from streaming.facts import AttemptBegan, Ended
+from streaming.facts import AttemptBegan, AttemptEnded, DraftClosed, DraftStarted, Ended
 from streaming.speculate import Always
 from tests.support.fakes import FakeGenerator, FakeGrader, FakeRetriever, MemoryGaps, passages
-from tests.support.span_trees import ROUTE, Recording, ask, attributes
+from tests.support.span_trees import ROUTE, Recording, ask, attributes, begun, ended
 from tests.unit.test_telemetry_trees import ANSWER, GOOD
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -315,3 +315,24 @@ async def test_closing_twice_is_closing_once(telemetry: Telemetry, caplog: pytes
     await telemetry.aclose()
 
     assert caplog.records == []
+
+
+def test_a_draft_whose_fate_is_told_late_ends_when_its_upstream_was_over(
+    telemetry: Telemetry, recording: Recording
+) -> None:
+    trace = telemetry.request({}, "POST", ROUTE)
+    trace.begin_answer(ask(), generator="g", grader="r", provider="p")
+    trace.note(AttemptBegan(1, None, "q"))
+    trace.note(DraftStarted(1, 1))
+    time.sleep(0.05)
+    trace.note(DraftClosed(1, 1, "discarded", 0, 0, exact=True, close_s=0.0, closed_ago_s=0.03))
+    trace.note(AttemptEnded(1, "discarded"))
+    trace.note(DraftStarted(1, 2))
+    trace.note(DraftClosed(1, 2, "released", 0, 0, exact=True, close_s=0.0, closed_ago_s=99.0))
+    trace.end(200)
+
+    recording.assert_sound()
+    late, impossible = recording.named("chat g")
+    attempt = recording.named("attempt")[0]
+    assert ended(attempt) - ended(late) >= 0.02e9
+    assert ended(impossible) == begun(impossible)
