@@ -52,13 +52,12 @@ class DraftTrace:
         self.number = number
         self.closed: DraftClosed | None = None
         self._began = time.perf_counter()
-        self._spoke = False
+        self.has_spoken = False
 
     def first_text(self) -> None:
-        """The first answer text came from upstream (which says nothing of when a client sees it: FIELD_REPORTS F1)."""
-        if not self._spoke:
-            self._spoke = True
-            self.span.set({names.FIRST_CHUNK_S: time.perf_counter() - self._began})
+        """The first answer text came from upstream just now (which says nothing of when a client sees it: FIELD_REPORTS F1)."""
+        self.has_spoken = True
+        self.span.set({names.FIRST_CHUNK_S: time.perf_counter() - self._began})
 
     def stopped(self, stop: Stopped) -> None:
         self.span.set({names.FINISH_REASONS: (stop.reason.value,)})

@@ -132,14 +132,10 @@ class TracedDraft:
         except Exception as error:
             self._seen.span.fail(type_of(error))
             raise
-        for piece in pieces:
-            match piece:
-                case Text():
-                    self._seen.first_text()
-                case Stopped():
-                    self._seen.stopped(piece)
-                case _:
-                    pass
+        if not self._seen.has_spoken and any(isinstance(piece, Text) for piece in pieces):
+            self._seen.first_text()
+        if pieces and isinstance(pieces[-1], Stopped):  # where the port promises it
+            self._seen.stopped(pieces[-1])
         return pieces
 
     async def aclose(self) -> None:
