@@ -9,6 +9,7 @@ from grading.faults import GraderUnavailable
 from grading.grade import Grade, Verdict
 
 BYTE_ORDER_MARK = "\ufeff"
+BRACES_LIMIT = 100  # objects looked for in prose; each look may read to the end
 FENCE = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
 
 
@@ -46,13 +47,14 @@ def _object(text: str) -> dict[str, Any] | None:
 
 def _balanced(text: str) -> Iterator[dict[str, Any]]:
     start = text.find("{")
-    while start >= 0:
+    for _ in range(BRACES_LIMIT):
+        if start < 0:
+            return
         try:
             value, end = DECODER.raw_decode(text, start)
+            yield value
         except (ValueError, RecursionError):
-            start = text.find("{", start + 1)
-            continue
-        yield value
+            end = start + 1
         start = text.find("{", end)
 
 

@@ -73,7 +73,7 @@ class Log(list[Exchange]):
         self._changed = asyncio.Event()
 
     async def wait_until(self, condition: "Callable[[Log], bool]", within_s: float = 5.0) -> None:
-        """Returns when `condition` holds, looking again after every moment and every token. Raises TimeoutError, with the log, when it never does."""
+        """Returns when `condition` holds, looking again after every moment and token. Raises TimeoutError, with the log, else."""
         with anyio.move_on_after(within_s) as scope:
             while not condition(self):
                 await self._changed.wait()
