@@ -17,7 +17,7 @@ JSON = "application/json"
 
 def application(house: House) -> Starlette:
     """The ASGI application that serves `house`. The house outlives it: whoever put it together closes it."""
-    return Starlette(
+    app = Starlette(
         routes=[
             Route(ROUTE, Answers(house), methods=["POST"]),
             Route("/healthz", Healthz(), methods=["GET"]),
@@ -25,6 +25,8 @@ def application(house: House) -> Starlette:
         ],
         exception_handlers={404: not_found, 405: method_not_allowed, 500: broken},
     )
+    app.router.redirect_slashes = False  # a redirected POST is sent again by some clients, as a GET by others
+    return app
 
 
 def not_found(request: Request, error: Exception) -> Response:  # noqa: ARG001

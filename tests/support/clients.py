@@ -55,7 +55,12 @@ async def ask(base_url: str, question: str, headers: dict[str, str] | None = Non
     """Asks, reads the stream to its end and returns what it told."""
     async with (
         client(base_url) as http,
-        http.stream("POST", "/v1/answers", json={"question": question, **fields}, headers=headers) as response,
+        http.stream(
+            "POST",
+            "/v1/answers",
+            content=json.dumps({"question": question, **fields}),
+            headers={"content-type": "application/json", **(headers or {})},
+        ) as response,
     ):
         told = Told(response.status_code, response.headers)
         async for event in EventSource(response).aiter_sse():

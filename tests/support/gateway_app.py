@@ -1,11 +1,13 @@
 """The gateway inside a test: its own server on a real loopback port, in the test's event loop."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import anyio
-from opentelemetry.sdk.trace import SpanProcessor
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from starlette.types import ASGIApp
 
 from gateway.app import application
 from gateway.house import House
@@ -20,6 +22,29 @@ from streaming.budget import Limits
 from streaming.speculate import Always
 
 QUICK = Script.parse("[[retrieve_ms=1 grade_ms=5 ttft_ms=5 tps=2000 tokens=12]]")
+
+
+class Spans(SpanProcessor):
+    """Every span that was started, by name, until it ends; then in `ended`."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, str] = {}
+        self.ended: list[ReadableSpan] = []
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        assert span.context is not None
+        self.open[span.context.span_id] = span.name
+
+    def on_end(self, span: ReadableSpan) -> None:
+        assert span.context is not None
+        del self.open[span.context.span_id]
+        self.ended.append(span)
+
+    def shutdown(self) -> None:
+        """Keeps what it has."""
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +83,14 @@ def with_parts(house: House, **changed: object) -> House:
 
 
 @asynccontextmanager
-async def running(house: House, grace_s: float = 0.0) -> AsyncIterator[Running]:
-    """`house`, served until the end of the block, then drained with `grace_s`."""
+async def running(
+    house: House, grace_s: float = 0.0, wrap: Callable[[ASGIApp], ASGIApp] = lambda app: app
+) -> AsyncIterator[Running]:
+    """`house`, served until the end of the block, then drained with `grace_s`; `wrap` puts a middleware round it."""
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
     started = anyio.Event()
-    server = Server(application(house), house.open_answers, grace_s, on_start=started.set)
+    server = Server(wrap(application(house)), house.open_answers, grace_s, on_start=started.set)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.run_until_stopped, listener)
         with anyio.fail_after(10):
@@ -73,3 +100,11 @@ async def running(house: House, grace_s: float = 0.0) -> AsyncIterator[Running]:
         finally:
             server.stop()
     await house.telemetry.aclose()
+
+
+async def eventually(condition: Callable[[], object], within_s: float = 5.0) -> None:
+    """Returns as soon as `condition` holds; fails when it does not within a bound that only a hung test meets."""
+    with anyio.move_on_after(within_s):
+        while not condition():  # noqa: ASYNC110  what is waited for tells nobody
+            await anyio.sleep(0.005)
+    assert condition(), condition
