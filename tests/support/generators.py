@@ -11,6 +11,7 @@ from gateway.providers.scripted import ScriptedGenerator
 from gateway.providers.scripted import passage as scripted_passage
 from retrieval.passage import Passage
 from streaming.ports import Draft, Generator, Piece, Prompt, Text
+from tests.support.local import shared_models
 from tests.support.messages_api import messages_api
 
 READ_LIMIT_S = 0.5  # how long the client of the scripted server bears silence
@@ -47,9 +48,15 @@ async def in_process(defaults: Script) -> AsyncIterator[Generator]:
     assert generator.open_drafts == 0
 
 
+@asynccontextmanager
+async def extractive(_: Script) -> AsyncIterator[Generator]:
+    yield shared_models().generator
+
+
 GENERATORS = [
     GeneratorCase("scripted", in_process),
     GeneratorCase("anthropic", over_the_messages_api, backends=("asyncio",), has_read_limit=True),
+    GeneratorCase("extractive", extractive, is_scripted=False),
 ]
 
 

@@ -11,6 +11,7 @@ from gateway.providers.scripted import ScriptedGrader
 from gateway.providers.scripted import passage as scripted_passage
 from grading.ports import Grader
 from retrieval.passage import Passage
+from tests.support.local import shared_models
 from tests.support.messages_api import messages_api
 
 
@@ -42,9 +43,15 @@ async def in_process(defaults: Script) -> AsyncIterator[Grader]:
     yield ScriptedGrader(defaults)
 
 
+@asynccontextmanager
+async def reader(_: Script) -> AsyncIterator[Grader]:
+    yield shared_models().grader
+
+
 GRADERS = [
     GraderCase("scripted", in_process),
     GraderCase("anthropic", over_the_messages_api, backends=("asyncio",)),
+    GraderCase("reader", reader, is_scripted=False),
 ]
 
 

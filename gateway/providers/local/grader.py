@@ -29,7 +29,7 @@ class ReaderGrader:
 
     def __init__(self, network: Network, pairs: PairScorer, slots: Slots, junk_cost: float = JUNK_COST) -> None:
         self._junk_cost = junk_cost
-        self._network = network
+        self.network = network
         self._pairs = pairs
         self._slots = slots
 
@@ -62,5 +62,5 @@ class ReaderGrader:
 
     def _reading(self, question: str, pieces: tuple[Piece, ...]) -> Reading:
         packed = pack(question, pieces, BUDGET_TOKENS)
-        logits = self._network.run(first_words(question, QUESTION_WORDS), packed)[0]
+        logits = self.network.run(first_words(question, QUESTION_WORDS), packed)[0]
         return Reading(*(float(each) for each in logits))

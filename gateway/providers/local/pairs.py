@@ -22,7 +22,7 @@ class PairScorer:
     """Logits of (question, text) pairs. Raises what the network raises."""
 
     def __init__(self, network: Network, slots: Slots) -> None:
-        self._network = network
+        self.network = network
         self._slots = slots
         self._known: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._coming: dict[tuple[str, str], anyio.Event] = {}
@@ -63,4 +63,4 @@ class PairScorer:
             done.set()
 
     def _logit(self, question: str, text: str) -> float:
-        return float(self._network.run(question, text)[0][0])
+        return float(self.network.run(question, text)[0][0])
