@@ -1,38 +1,217 @@
-"""How the next attempt searches differently: do not merely retry, correct the reason it failed."""
+"""How the next attempt searches differently: do not merely retry, correct the reason it failed.
 
+Source of the branches: corrective RAG, arXiv:2401.15884, section 4; of decomposition: arXiv:2210.03350.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Protocol
 
+from grading.faults import RewriterUnavailable
 from grading.grade import Grade, Verdict
-from retrieval.passage import Passage, merge
+from grading.ports import Rewriter
+from retrieval.passage import Passage, Scalar
 from retrieval.ports import Query, SearchMode
+from retrieval.search import Search
+from retrieval.sources import Source
 
 BROADEN_FACTOR = 4  # k 5 -> 20 candidates, reranked back to 5
+DRIFT_LEAST = 0.5  # cosine of a rewritten query to the question; below it the query is about something else
+
+
+class Strategy(StrEnum):
+    """The ways to search differently."""
+
+    GAP_QUERY = "gap_query"
+    REWRITE = "rewrite"
+    DECOMPOSE = "decompose"
+    HYBRID = "hybrid"
+    FILTERS = "filters"
+    BROADEN = "broaden"
+    NEXT_SOURCE = "next_source"
+
+
+class Cause(StrEnum):
+    """Why a set does not support an answer, as far as its grade tells."""
+
+    EMPTY = "empty"  # nothing was found
+    OFF_TOPIC = "off_topic"  # nothing that was found matters
+    GAP = "gap"  # something is missing, and it is named
+    UNSTATED = "unstated"  # something is missing, and it is not named
+    CONFLICT = "conflict"  # passages contradict each other
+    UNGROUNDED = "ungrounded"  # an answer was tried and said more than its passages
+
+
+Policy = Mapping[tuple[Verdict, Cause], tuple[Strategy, ...]]
+"""What to try, in order, for each verdict and cause; what is inapplicable or was tried is passed over."""
+
+_S = Strategy
+DEFAULT_POLICY: Policy = {
+    (Verdict.PARTIAL, Cause.GAP): (_S.GAP_QUERY, _S.DECOMPOSE, _S.NEXT_SOURCE, _S.BROADEN),
+    (Verdict.PARTIAL, Cause.UNSTATED): (_S.DECOMPOSE, _S.BROADEN, _S.NEXT_SOURCE),
+    (Verdict.PARTIAL, Cause.CONFLICT): (_S.BROADEN, _S.NEXT_SOURCE),
+    (Verdict.PARTIAL, Cause.UNGROUNDED): (_S.GAP_QUERY, _S.BROADEN, _S.NEXT_SOURCE),
+    (Verdict.INSUFFICIENT, Cause.EMPTY): (_S.BROADEN, _S.NEXT_SOURCE, _S.REWRITE),
+    (Verdict.INSUFFICIENT, Cause.OFF_TOPIC): (_S.BROADEN, _S.FILTERS, _S.REWRITE, _S.DECOMPOSE, _S.NEXT_SOURCE),
+    (Verdict.INSUFFICIENT, Cause.CONFLICT): (_S.BROADEN, _S.NEXT_SOURCE),
+}
+
+
+class Fields(Protocol):
+    """Knows which metadata fields a collection has."""
+
+    async def fields(self, collection: str, tenant: str) -> Mapping[str, tuple[Scalar, ...]]:
+        """Each field's name with its most frequent values; {} when there are none. Raises as Retriever.retrieve."""
+        ...
+
+
+Similarity = Callable[[str, str], Awaitable[float]]
+"""How near two texts are in meaning: a cosine, 1 for the same."""
 
 
 @dataclass(frozen=True, slots=True)
-class Correction:
-    """The next search. `rerank` asks for `k` best of a wider set; `keep` are passages of the last set to put first."""
+class Failure:
+    """An attempt that did not do: what was asked, what was found, and how it was graded."""
 
-    name: str
-    query: Query
-    k: int
-    rerank: bool = False
-    keep: tuple[Passage, ...] = ()
+    question: str
+    grade: Grade
+    passages: tuple[Passage, ...]
+    search: Search
+    is_ungrounded: bool = False
 
-    def joined(self, found: tuple[Passage, ...]) -> tuple[Passage, ...]:
-        """The set to grade next: what is kept, then what was found, without repeats, with room for k new ones."""
-        return merge(self.keep, found, limit=len(self.keep) + self.k)
+    @property
+    def cause(self) -> Cause:
+        if not self.passages:
+            return Cause.EMPTY
+        if self.is_ungrounded:
+            return Cause.UNGROUNDED
+        if self.grade.conflicts:
+            return Cause.CONFLICT
+        if self.grade.verdict is Verdict.PARTIAL:
+            return Cause.GAP if self.grade.missing else Cause.UNSTATED
+        return Cause.OFF_TOPIC
+
+    @property
+    def relevant(self) -> tuple[Passage, ...]:
+        """The passages worth keeping: those graded relevant."""
+        return tuple(self.passages[n - 1] for n in self.grade.relevant if n <= len(self.passages))
 
 
-def correct(question: str, grade: Grade, passages: tuple[Passage, ...], last: Query, k: int) -> Correction:
-    """The correction for a set graded `partial` (search for the gap and merge) or `insufficient` (search wider and replace).
+class Corrector:
+    """Plans the next search of one answer; remembers what it has planned, so that nothing is tried twice."""
 
-    Source: the ambiguous and incorrect branches of corrective RAG, arXiv:2401.15884, section 4.
-    """
-    if grade.verdict is Verdict.PARTIAL and grade.missing:
-        keep = tuple(passages[n - 1] for n in grade.relevant) or passages
-        query = replace(last, text=f"{question} {grade.missing}", k=k)
-        return Correction("gap_query", query, k, keep=keep)
-    return Correction(
-        "broaden", replace(last, text=question, k=k * BROADEN_FACTOR, mode=SearchMode.HYBRID), k, rerank=True
-    )
+    def __init__(
+        self,
+        first: Query,
+        sources: Sequence[Source],
+        policy: Policy = DEFAULT_POLICY,
+        rewriter: Rewriter | None = None,
+        fields: Fields | None = None,
+        similarity: Similarity | None = None,
+    ) -> None:
+        self._first = first
+        self._sources = tuple(sources)
+        self._policy = policy
+        self._rewriter = rewriter
+        self._fields = fields
+        self._similarity = similarity
+        self._tried: set[Strategy] = set()
+        self._source = 0
+
+    async def next_search(self, failure: Failure, external_allowed: bool = True) -> Search | None:
+        """The first search of the policy's row that applies and is new; None when the row is exhausted.
+
+        A rewrite that is empty, equal or drifts from the question is passed over, as is a strategy whose helper fails.
+        """
+        for strategy in self._policy.get((failure.grade.verdict, failure.cause), ()):
+            if strategy in self._tried and strategy is not Strategy.NEXT_SOURCE:
+                continue
+            self._tried.add(strategy)
+            try:
+                search = await self._plan(strategy, failure, external_allowed)
+            except RewriterUnavailable:
+                continue
+            if search is not None:
+                return search
+        return None
+
+    async def _plan(self, strategy: Strategy, failure: Failure, external_allowed: bool) -> Search | None:
+        match strategy:
+            case Strategy.GAP_QUERY:
+                return self._gap_query(failure)
+            case Strategy.REWRITE:
+                return await self._rewrite(failure)
+            case Strategy.DECOMPOSE:
+                return await self._decompose(failure)
+            case Strategy.HYBRID:
+                return self._again(strategy, mode=SearchMode.HYBRID)
+            case Strategy.FILTERS:
+                return await self._filters(failure)
+            case Strategy.BROADEN:
+                return self._broaden(failure)
+            case Strategy.NEXT_SOURCE:
+                return self._next_source(failure, external_allowed)
+
+    def _gap_query(self, failure: Failure) -> Search | None:
+        if not failure.grade.missing:
+            return None
+        query = replace(self._first, text=f"{failure.question} {failure.grade.missing}")
+        return self._search(Strategy.GAP_QUERY, query, keep=failure.relevant or failure.passages)
+
+    async def _rewrite(self, failure: Failure) -> Search | None:
+        if self._rewriter is None:
+            return None
+        text = (await self._rewriter.rewrite(failure.question, failure.grade.missing)).strip()
+        if not text or folded(text) == folded(failure.question) or await self._drifts(text, failure.question):
+            return None
+        return self._search(Strategy.REWRITE, replace(self._first, text=text), keep=failure.relevant)
+
+    async def _decompose(self, failure: Failure) -> Search | None:
+        if self._rewriter is None:
+            return None
+        parts = tuple(p.strip() for p in await self._rewriter.decompose(failure.question) if p.strip())
+        if len(parts) < 2:
+            return None
+        queries = tuple(replace(self._first, text=part) for part in parts)
+        return Search(
+            Strategy.DECOMPOSE, queries, max(self._first.k, len(parts) * 2), self._source, keep=failure.relevant
+        )
+
+    async def _filters(self, failure: Failure) -> Search | None:
+        if self._rewriter is None or self._fields is None or self._first.filters:
+            return None
+        fields = await self._fields.fields(self._first.collection, self._first.tenant)
+        asked = await self._rewriter.filters(failure.question, fields) if fields else {}
+        known = {name: value for name, value in asked.items() if value in fields.get(name, ())}
+        return self._again(Strategy.FILTERS, filters=known) if known else None
+
+    def _broaden(self, failure: Failure) -> Search:
+        """Wider, fused and reranked, in place of what was found; a partial set keeps what was relevant."""
+        keep = failure.relevant if failure.grade.verdict is Verdict.PARTIAL else ()
+        query = replace(self._first, k=self._first.k * BROADEN_FACTOR, mode=SearchMode.HYBRID)
+        return self._search(Strategy.BROADEN, query, rerank=True, keep=keep)
+
+    def _next_source(self, failure: Failure, external_allowed: bool) -> Search | None:
+        for place in range(self._source + 1, len(self._sources)):
+            if external_allowed or not self._sources[place].external:
+                self._source = place
+                return self._search(Strategy.NEXT_SOURCE, self._first, keep=failure.relevant)
+        return None
+
+    def _again(self, strategy: Strategy, **changes: Any) -> Search:
+        return self._search(strategy, replace(self._first, **changes))
+
+    def _search(
+        self, strategy: Strategy, query: Query, *, rerank: bool = False, keep: tuple[Passage, ...] = ()
+    ) -> Search:
+        return Search(strategy, (query,), self._first.k, self._source, rerank, keep)
+
+    async def _drifts(self, text: str, question: str) -> bool:
+        return self._similarity is not None and await self._similarity(text, question) < DRIFT_LEAST
+
+
+def folded(text: str) -> str:
+    """The words alone, for telling whether two queries are the same."""
+    return " ".join(re.findall(r"\w+", text.casefold()))

@@ -1,4 +1,4 @@
-"""The faults of grading."""
+"""The faults of grading, rewriting and verifying."""
 
 from retrieval.faults import GatewayFault
 
@@ -10,4 +10,18 @@ class GraderUnavailable(GatewayFault):
     """
 
     type = "grader_unavailable"
+    retryable = True
+
+
+class RewriterUnavailable(GatewayFault):
+    """Raised when a rewriter failed, stalled or answered nonsense; the strategy that needed it is skipped."""
+
+    type = "rewriter_unavailable"
+    retryable = True
+
+
+class VerifierUnavailable(GatewayFault):
+    """Raised when a verifier failed, stalled or answered nonsense; what it was to check counts as unsupported."""
+
+    type = "verifier_unavailable"
     retryable = True

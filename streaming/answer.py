@@ -1,30 +1,36 @@
-"""One question's life: retrieve, grade while drafting, gate, release or search again or refuse. Read this first."""
+"""One question's life: retrieve, grade while drafting, gate, release or search again or refuse, verify. Read this first."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 import anyio
 from anyio.abc import TaskGroup
 
-from grading.correct import Correction, correct
+from grading.correct import DEFAULT_POLICY, Corrector, Failure, Fields, Policy, Similarity
+from grading.faults import RewriterUnavailable
 from grading.grade import Grade, Verdict
-from grading.ports import Grader
+from grading.ports import Grader, Rewriter, Verifier
 from retrieval.faults import GatewayFault
 from retrieval.passage import Passage, Scalar
-from retrieval.ports import Query, Reranker, Retriever
+from retrieval.ports import Query, Reranker
+from retrieval.search import Search, Searcher
+from retrieval.sources import Source
+from streaming import recall
+from streaming.ahead import Ahead
 from streaming.attempt import Contest, Emit, Race, Racers
-from streaming.budget import Limits
+from streaming.budget import Limits, Verify
 from streaming.drafting import unnamed
-from streaming.events import Done, Failed, Path, Reason, Refusal, Retry, Started, Status
+from streaming.events import Done, Failed, Path, Reason, Retry, Started, Status, Verification
 from streaming.facts import AttemptBegan, AttemptEnded, Ended, Retrieved
-from streaming.gate import Answered, Broken, Discarded, Ending, Unjudged
+from streaming.gate import Answered, Broken, Discarded, Ending, Ungrounded, Unjudged
 from streaming.halt import Halt
 from streaming.ledger import Ledger
-from streaming.ports import Gap, GapLog, Generator, Observer, Speculator, StopReason, Turn
-from streaming.refusal import message_for
+from streaming.ports import AnswerCache, Gap, GapLog, Generator, Observer, Speculator, StopReason, Turn
+from streaming.proof import annotated
+from streaming.refusal import refusal
 
-GAP_LIMIT_S = 1.0  # a refusal waits no longer than this for its record
-CLOSEST = 3  # nearest passages that a refusal offers
+FIRST = "first"  # the strategy of attempt 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +48,20 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The collaborators of an answer."""
+    """The collaborators of an answer. What is None is done without."""
 
-    retriever: Retriever
+    sources: tuple[Source, ...]
     reranker: Reranker | None
     grader: Grader
     generator: Generator
     speculator: Speculator
     gaps: GapLog
+    rewriter: Rewriter | None = None
+    verifier: Verifier | None = None
+    fields: Fields | None = None
+    similarity: Similarity | None = None
+    cache: AnswerCache | None = None
+    policy: Policy = field(default_factory=lambda: DEFAULT_POLICY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,14 @@ class Refused:
 
     reason: Reason
     grade: Grade | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """An answer was sent from the cache of verified answers."""
+
+
+Outcome = Answered | Recalled | Refused | Broken
 
 
 async def answer(
@@ -76,14 +96,18 @@ class _Answer:
     def __init__(self, ask: Ask, parts: Parts, limits: Limits, emit: Emit, observer: Observer, halt: Halt) -> None:
         self._ask, self._parts, self._limits = ask, parts, limits
         self._emit, self._observer, self._halt = emit, observer, halt
-        self._racers = Racers(parts.grader, parts.generator, parts.speculator, observer)
+        self._racers = Racers(parts.grader, parts.generator, parts.speculator, observer, parts.verifier)
+        self._searcher = Searcher(parts.sources, parts.reranker)
         self._ledger = Ledger()
         self._began = anyio.current_time()
         self._deadline = self._began + limits.deadline_s
+        self._question = ask.question
         self._attempt = 0
         self._attempt_open = False
         self._searched: list[str] = []
+        self._external_left = limits.external_searches
         self._passages: tuple[Passage, ...] = ()
+        self._race: Race | None = None
         self._retrieved_s = 0.0
 
     async def run(self) -> Path:
@@ -91,8 +115,7 @@ class _Answer:
         try:
             async with anyio.create_task_group() as tasks:
                 await self._emit((Started(ask.answer_id, ask.trace_id, ask.question, ask.collection),))
-                outcome = await self._outcome(tasks)
-                path, reason = await self._tell(outcome)
+                path, reason = await self._tell(await self._outcome(tasks))
                 self._observer.note(Ended(path, self._attempt, reason))
         finally:
             if path is Path.ABANDONED:
@@ -100,11 +123,12 @@ class _Answer:
                 self._observer.note(Ended(path, self._attempt))
         return path
 
-    async def _outcome(self, tasks: TaskGroup) -> Answered | Refused | Broken:
+    async def _outcome(self, tasks: TaskGroup) -> Outcome:
         with anyio.CancelScope(deadline=self._deadline) as scope:
             self._halt.bind(scope)
             try:
-                return await self._attempts(tasks)
+                await self._stand_alone()
+                return await self._recalled() or await self._attempts(tasks)
             except GatewayFault as fault:
                 return Broken(fault)
             except Exception as error:
@@ -114,62 +138,100 @@ class _Answer:
         self._end_attempt("timeout")
         return Refused(Reason.BUDGET_EXHAUSTED)
 
-    async def _attempts(self, tasks: TaskGroup) -> Answered | Refused | Broken:
-        query = Query(
-            self._ask.question, self._ask.collection, self._limits.k, filters=self._ask.filters, tenant=self._ask.tenant
-        )
-        search = Correction("first", query, self._limits.k)
-        while True:
-            self._attempt += 1
-            self._passages = await self._search(search)
-            match await self._race(tasks):
-                case Discarded(grade) if self._limits.allows_retry_after(self._attempt):
-                    self._end_attempt("discarded")
-                    search = correct(self._ask.question, grade, self._passages, query, self._limits.k)
-                    await self._announce(grade, search)
-                case Discarded(grade):
-                    self._end_attempt("refused")
-                    return Refused(Reason.INSUFFICIENT_EVIDENCE, grade)
-                case Unjudged():
-                    self._end_attempt("refused")
-                    return Refused(Reason.GRADER_UNAVAILABLE)
-                case Answered() as answered:
-                    self._end_attempt("released")
-                    return answered
-                case Broken() as broken:
-                    return broken
+    async def _attempts(self, tasks: TaskGroup) -> Outcome:
+        ask, parts, k = self._ask, self._parts, self._limits.k
+        first = Query(self._question, ask.collection, k, filters=ask.filters, tenant=ask.tenant)
+        corrector = Corrector(first, parts.sources, parts.policy, parts.rewriter, parts.fields, parts.similarity)
+        ahead = Ahead(self._searcher, first, self._question, tasks)
+        search = Search(FIRST, (first,), k)
+        try:
+            while True:
+                self._attempt += 1
+                self._passages = await self._find(search, ahead)
+                ending = await self._contest(tasks)
+                match ending:
+                    case Answered() | Broken():
+                        return ending
+                    case Unjudged():
+                        return Refused(Reason.GRADER_UNAVAILABLE)
+                    case None:
+                        return Refused(Reason.BUDGET_EXHAUSTED)
+                    case Discarded() | Ungrounded():
+                        again = await self._correction(ending, search, corrector, ahead)
+                        if again is None:
+                            return refused(ending)
+                        search = again
+        finally:
+            ahead.close()
 
-    async def _search(self, search: Correction) -> tuple[Passage, ...]:
-        correction = search.name if self._attempt > 1 else None
+    async def _stand_alone(self) -> None:
+        """From here on the question is one that needs no history; as it was asked where nothing can make it so."""
+        history = tuple((turn.role, turn.content) for turn in self._ask.history)
+        if history and self._parts.rewriter is not None:
+            with suppress(RewriterUnavailable):
+                self._question = await self._parts.rewriter.standalone(self._ask.question, history) or self._question
+
+    async def _recalled(self) -> Recalled | None:
+        """Sends the kept answer to a question of the same meaning, if there is one."""
+        kept = await recall.find(self._parts.cache, self._ask, self._question)
+        if kept is None:
+            return None
+        await self._emit(recall.events_of(kept))
+        return Recalled()
+
+    async def _find(self, search: Search, ahead: Ahead) -> tuple[Passage, ...]:
+        is_first = search.strategy == FIRST
         self._attempt_open = True
-        self._observer.note(AttemptBegan(self._attempt, correction, search.query.text))
-        self._searched.append(search.query.text)
+        self._observer.note(AttemptBegan(self._attempt, None if is_first else search.strategy, search.text))
+        self._searched.append(search.text)
         await self._emit((Status(self._attempt, "retrieving"),))
+        if is_first:
+            self._external_left -= ahead.start(self._external_left)
         began = anyio.current_time()
-        found = await self._parts.retriever.retrieve(search.query)
-        if search.rerank and self._parts.reranker is not None:
-            found = await self._parts.reranker.rerank(self._ask.question, found, search.k)
-        passages = search.joined(found)
+        passages = await (ahead.take(search) or self._searcher.run(search, self._question))
         took_s = anyio.current_time() - began
         self._retrieved_s += took_s
         self._observer.note(Retrieved(self._attempt, len(passages), took_s))
         return passages
 
-    async def _race(self, tasks: TaskGroup) -> Ending:
+    async def _contest(self, tasks: TaskGroup) -> Ending | None:
+        """How the race over the passages ended; None when no tokens are left for it."""
         if not self._passages:  # nothing to grade and nothing to draft from
             return Discarded(Grade(Verdict.INSUFFICIENT, grader="empty"))
+        if not self._limits.draft_tokens(self._ledger, self._passages):
+            return None
         await self._emit((Status(self._attempt, "grading"),))
-        contest = Contest(self._attempt, self._ask.question, self._passages, self._ask.history, self._deadline)
-        return await Race(contest, self._racers, self._limits, self._ledger, tasks, self._emit).run()
+        contest = Contest(self._attempt, self._question, self._passages, self._ask.history, self._deadline)
+        self._race = Race(contest, self._racers, self._limits, self._ledger, tasks, self._emit)
+        return await self._race.run()
 
-    async def _announce(self, grade: Grade, search: Correction) -> None:
-        retry = Retry(self._attempt, grade.verdict, grade.missing, search.name, search.query.text)
-        await self._emit((retry, Status(self._attempt + 1, "correcting", search.name)))
+    async def _correction(
+        self, ending: Discarded | Ungrounded, search: Search, corrector: Corrector, ahead: Ahead
+    ) -> Search | None:
+        """The next search, announced; None when the budget or the policy has no further one."""
+        is_told = isinstance(ending, Ungrounded) and ending.is_sent  # what was sent cannot be taken back
+        if is_told or not self._limits.allows_retry_after(self._attempt):
+            return None
+        failure = failure_of(ending, self._question, self._passages, search)
+        found = await corrector.next_search(failure, external_allowed=self._external_left > 0)
+        if found is None:
+            return None
+        self._end_attempt("discarded")
+        if self._parts.sources[found.source].external and not ahead.has(found.source):
+            self._external_left -= 1
+        grade = failure.grade
+        retry = Retry(self._attempt, grade.verdict, grade.missing, found.strategy, found.text)
+        await self._emit((retry, Status(self._attempt + 1, "correcting", found.strategy)))
+        return found
 
-    async def _tell(self, outcome: Answered | Refused | Broken) -> tuple[Path, str | None]:
+    async def _tell(self, outcome: Outcome) -> tuple[Path, str | None]:
         match outcome:
             case Answered(_, stop) if stop.reason is not StopReason.REFUSAL:
+                self._end_attempt("released")
+                await self._verify()
                 path, finish, reason = Path.CLEAN if self._attempt == 1 else Path.RECOVERED, stop.reason.value, None
+            case Recalled():
+                path, finish, reason = Path.CLEAN, StopReason.END.value, None
             case Answered():
                 path, finish, reason = await self._refuse(Refused(Reason.DECLINED))
             case Refused():
@@ -181,25 +243,34 @@ class _Answer:
         await self._emit((Done(path, finish, self._attempt, self._ledger.usage(), self._timings()),))
         return path, reason
 
+    async def _verify(self) -> None:
+        """Says which sentences of the released answer its passages support; keeps an answer that all of them do."""
+        race, verifier = self._race, self._parts.verifier
+        if race is None or verifier is None or self._limits.verify is Verify.OFF:
+            return
+        if self._limits.verify is Verify.ANNOTATE:
+            await self._emit((Status(self._attempt, "verifying"),))
+            limit_s = min(self._limits.grade_timeout_s, self._deadline - anyio.current_time())
+            verification = await annotated(verifier, self._question, race.released, race.sources, limit_s)
+        else:
+            verification = Verification(True, race.claims)
+        await self._emit((verification,))
+        if verification.grounded:
+            await recall.keep(self._parts.cache, self._ask, self._question, race)
+
     async def _refuse(self, refused: Refused) -> tuple[Path, str, str]:
-        missing = refused.grade.missing if refused.grade else None
-        searched = tuple(dict.fromkeys(self._searched))
+        self._end_attempt("refused")
         gap = Gap(
-            question=self._ask.question,
-            missing=missing,
+            question=self._question,
+            missing=refused.grade.missing if refused.grade else None,
             reason=refused.reason,
-            searched=searched,
+            searched=tuple(dict.fromkeys(self._searched)),
             attempts=self._attempt,
             collection=self._ask.collection,
             tenant=self._ask.tenant,
             answer_id=self._ask.answer_id,
         )
-        gap_id = None
-        with anyio.move_on_after(GAP_LIMIT_S):
-            gap_id = await self._parts.gaps.record(gap)
-        message = message_for(refused.reason, missing)
-        closest = self._passages[:CLOSEST]
-        await self._emit((Refusal(refused.reason, message, missing, searched, gap_id, closest),))
+        await self._emit((await refusal(refused.reason, gap, self._parts.gaps, self._passages),))
         finish = "budget" if refused.reason is Reason.BUDGET_EXHAUSTED else "refusal"
         return Path.REFUSED, finish, refused.reason
 
@@ -211,3 +282,17 @@ class _Answer:
     def _timings(self) -> dict[str, float]:
         total_s = anyio.current_time() - self._began
         return {"retrieval": round(self._retrieved_s * 1000, 1), "total": round(total_s * 1000, 1)}
+
+
+def failure_of(ending: Discarded | Ungrounded, question: str, passages: tuple[Passage, ...], search: Search) -> Failure:
+    """What the next search has to correct; after an ungrounded answer, that its unsupported sentence be supported."""
+    if isinstance(ending, Discarded):
+        return Failure(question, ending.grade, passages, search)
+    grade = replace(ending.grade, verdict=Verdict.PARTIAL, missing=ending.sentence)
+    return Failure(question, grade, passages, search, is_ungrounded=True)
+
+
+def refused(ending: Discarded | Ungrounded) -> Refused:
+    """Why there is no answer after the last attempt ended so."""
+    ungrounded = isinstance(ending, Ungrounded)
+    return Refused(Reason.UNGROUNDED if ungrounded else Reason.INSUFFICIENT_EVIDENCE, ending.grade)

@@ -10,17 +10,30 @@ from anyio.abc import TaskGroup
 
 from grading.faults import GraderUnavailable
 from grading.grade import Grade, consistent
-from grading.ports import Grader
+from grading.ports import Grader, Verifier
 from retrieval.faults import GatewayFault
 from retrieval.passage import Passage
-from streaming.budget import Limits
+from streaming.budget import Limits, Verify
 from streaming.drafting import TOKEN_LIMIT_BYTES, Drafting, unnamed
-from streaming.events import Citation, Event, Sources, Status, Token
+from streaming.events import Citation, Claim, Event, Sources, Status, Token
 from streaming.facts import Judged, Released, SpeculationDecided
-from streaming.gate import Answered, Broken, Ending, Gate, Graded, GradeFailed, Signal, State, Step, text_bytes
+from streaming.gate import (
+    Answered,
+    Broken,
+    Ending,
+    Gate,
+    Graded,
+    GradeFailed,
+    Signal,
+    State,
+    Step,
+    Ungrounded,
+    text_bytes,
+)
 from streaming.ledger import Ledger
 from streaming.mailbox import Mailbox
 from streaming.ports import Cited, Generator, Observer, Piece, Prompt, Speculator, Text, Turn
+from streaming.proof import Checked, Proof
 from streaming.room import Room
 
 Emit = Callable[[tuple[Event, ...]], Awaitable[None]]
@@ -40,16 +53,17 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class Racers:
-    """Who takes part, and who is told."""
+    """Who takes part, and who is told. `verifier` checks each sentence before it is sent, where the limits say so."""
 
     grader: Grader
     generator: Generator
     speculator: Speculator
     observer: Observer
+    verifier: Verifier | None = None
 
 
 class Race:
-    """Runs one contest. The owner task alone steps the gate and emits; grader and draft only put signals."""
+    """Runs one contest. The owner task alone steps the gate and emits; grader, draft and checks only put signals."""
 
     def __init__(
         self, contest: Contest, racers: Racers, limits: Limits, ledger: Ledger, tasks: TaskGroup, emit: Emit
@@ -60,14 +74,27 @@ class Race:
         self._ledger = ledger
         self._tasks = tasks
         self._emit = emit
-        self._signals: Mailbox[Signal] = Mailbox()
+        self._signals: Mailbox[Signal | Checked] = Mailbox()
         self._judging = CancelScope()
         self._drafting: Drafting | None = None
+        self._proof: Proof | None = None
+        self._answered: Answered | None = None
+        self._grade: Grade | None = None
+        self.sources: tuple[tuple[int, Passage], ...] = ()
+        """The numbered passages that a released answer may cite."""
+        self.released: list[Piece] = []
+        """What was emitted of the answer, in order."""
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The sentences that were checked before they were sent."""
+        return tuple(self._proof.claims) if self._proof is not None else ()
 
     async def run(self) -> Ending:
         """How the contest ended. Nothing of a draft is emitted before its set is graded sufficient.
 
-        A losing draft is told to close at once and closes in `tasks`, unwaited for. On cancellation both racers are cancelled.
+        A losing draft is told to close at once and closes in `tasks`, unwaited for. On cancellation both racers are
+        cancelled.
         """
         contest, note = self._contest, self._racers.observer.note
         decision = self._racers.speculator.decide(contest.question, contest.passages)
@@ -83,16 +110,20 @@ class Race:
             if decision.delay_s is not None:
                 self._draft(gate.draft, tuple(range(1, len(contest.passages) + 1)), decision.delay_s)
             while True:
-                step = gate.step(await self._signals.take())
-                await self._act(step, gate)
-                if step.ending is not None:
-                    self._part_from(step.ending)
-                    return step.ending
+                signal = await self._signals.take()
+                ending = await (
+                    self._mark(signal) if isinstance(signal, Checked) else self._act(gate.step(signal), gate)
+                )
+                if ending is not None:
+                    self._part_from(ending)
+                    return ending
         finally:
             self._judging.cancel()
+            if self._proof is not None:
+                self._proof.close()
             self._close("timeout" if anyio.current_time() >= contest.deadline else "client_gone")
 
-    async def _act(self, step: Step, gate: Gate) -> None:
+    async def _act(self, step: Step, gate: Gate) -> Ending | None:
         if step.close:
             self._close("discarded")
         if step.draft_from is not None:
@@ -101,18 +132,55 @@ class Race:
             await self._open(gate, text_bytes(step.send))
         elif step.draft_from is not None and gate.state is State.RELEASED and self._drafting is not None:
             self._drafting.release()
-        if step.send:
-            await self._emit(said(step.send))
-            if self._drafting is not None:
-                self._drafting.room.give(text_bytes(step.send))
+        if self._proof is None:
+            await self._say(step.send)
+            return step.ending
+        self._proof.add(step.send, is_last=isinstance(step.ending, Answered))
+        if isinstance(step.ending, Answered) and self._proof.is_pending:
+            self._answered = step.ending  # it ends with its last check
+            return None
+        return step.ending
 
     async def _open(self, gate: Gate, held_bytes: int) -> None:
         contest = self._contest
         self._racers.observer.note(Released(contest.attempt, held_bytes))
         if self._drafting is not None:
             self._drafting.release()
-        shown = tuple((n, contest.passages[n - 1]) for n in gate.citable)
-        await self._emit((Status(contest.attempt, "generating"), Sources(contest.attempt, shown)))
+        self.sources = tuple((n, contest.passages[n - 1]) for n in gate.citable)
+        if self._limits.verify is Verify.GATE and self._racers.verifier is not None:
+            self._proof = Proof(
+                self._racers.verifier,
+                contest.question,
+                self.sources,
+                self._limits.grade_timeout_s,
+                self._tasks,
+                self._signals.put,
+            )
+        else:
+            await self._show_sources()
+
+    async def _mark(self, checked: Checked) -> Ending | None:
+        assert self._proof is not None
+        ready, unsupported = self._proof.mark(checked)
+        await self._say(ready)
+        if unsupported is not None:
+            assert self._grade is not None
+            return Ungrounded(self._grade, unsupported.text.strip(), is_sent=bool(self.released))
+        return None if self._proof.is_pending else self._answered
+
+    async def _say(self, pieces: tuple[Piece, ...]) -> None:
+        if not pieces:
+            return
+        if self._proof is not None and not self.released:
+            await self._show_sources()  # until a sentence holds, there is nothing that they are sources of
+        self.released.extend(pieces)
+        await self._emit(said(pieces))
+        if self._drafting is not None:
+            self._drafting.room.give(text_bytes(pieces))
+
+    async def _show_sources(self) -> None:
+        attempt = self._contest.attempt
+        await self._emit((Status(attempt, "generating"), Sources(attempt, self.sources)))
 
     def _part_from(self, ending: Ending) -> None:
         """A draft that was released to its end finishes by itself, so that its connection can serve again."""
@@ -127,7 +195,7 @@ class Race:
             question=contest.question,
             passages=tuple((n, contest.passages[n - 1]) for n in passage_numbers),
             history=contest.history,
-            max_tokens=self._limits.output_tokens,
+            max_tokens=max(1, self._limits.draft_tokens(self._ledger, contest.passages)),
         )
         self._drafting = Drafting(
             contest.attempt,
@@ -135,7 +203,7 @@ class Race:
             self._racers.generator,
             prompt,
             Room(self._limits.hold_bytes),
-            self._signals,
+            self._signals.put,
             self._ledger.open(),
             self._racers.observer,
         )
@@ -162,6 +230,7 @@ class Race:
                 fault = unnamed(error)
             took_s = anyio.current_time() - began
             self._racers.observer.note(Judged(contest.attempt, grade, took_s, fault.type if fault else None))
+            self._grade = grade
             if grade is not None:
                 self._signals.put(Graded(grade))
             elif fault is not None:

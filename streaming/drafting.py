@@ -1,6 +1,6 @@
 """Drafting: one task that opens, reads and closes a draft, and says what it brought as signals."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import anyio
 from anyio import CancelScope
@@ -10,7 +10,6 @@ from retrieval.faults import GatewayFault
 from streaming.facts import DraftClosed, DraftStarted
 from streaming.gate import Drafted, DraftFailed, Signal, text_bytes
 from streaming.ledger import Entry
-from streaming.mailbox import Mailbox
 from streaming.ports import Draft, Generator, Observer, Piece, Prompt, Stopped, Text, Usage
 from streaming.room import Room
 
@@ -28,7 +27,7 @@ class Drafting:
         generator: Generator,
         prompt: Prompt,
         room: Room,
-        signals: Mailbox[Signal],
+        report: Callable[[Signal], None],
         entry: Entry,
         observer: Observer,
     ) -> None:
@@ -38,7 +37,7 @@ class Drafting:
         self._attempt = attempt
         self._generator = generator
         self._prompt = prompt
-        self._signals = signals
+        self._report = report
         self._observer = observer
         self._scope = CancelScope()
         self._go = anyio.Event()
@@ -119,11 +118,11 @@ class Drafting:
     def _say(self, ready: list[Piece]) -> None:
         if ready:
             count(self.entry, ready)
-            self._signals.put(Drafted(self.number, tuple(ready)))
+            self._report(Drafted(self.number, tuple(ready)))
 
     def _fail(self, fault: GatewayFault) -> None:
         self._decide("failed")
-        self._signals.put(DraftFailed(self.number, fault))
+        self._report(DraftFailed(self.number, fault))
 
     def _decide(self, outcome: str) -> None:
         if self._outcome is None:
@@ -157,7 +156,7 @@ def cut(piece: Piece, limit_bytes: int) -> Iterator[Piece]:
         return
     step = max(1, limit_bytes // 4)
     for start in range(0, len(piece.text), step):
-        yield Text(piece.text[start : start + step])
+        yield Text(piece.text[start : start + step], piece.is_claim)
 
 
 def count(entry: Entry, pieces: list[Piece]) -> None:

@@ -50,6 +50,7 @@ class GradeFailed:
 
 
 Signal = Drafted | DraftFailed | Graded | GradeFailed
+"""What the gate hears."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,16 @@ class Broken:
     fault: GatewayFault
 
 
-Ending = Answered | Discarded | Unjudged | Broken
+@dataclass(frozen=True, slots=True)
+class Ungrounded:
+    """The answer said `sentence`, which its passages do not; `is_sent` when part of the answer was sent before it."""
+
+    grade: Grade
+    sentence: str
+    is_sent: bool
+
+
+Ending = Answered | Discarded | Unjudged | Broken | Ungrounded
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,12 +33,20 @@ class Ledger:
         self.entries.append(Entry())
         return self.entries[-1]
 
+    @property
+    def input_tokens(self) -> int:
+        return sum(e.input_tokens for e in self.entries)
+
+    @property
+    def output_tokens(self) -> int:
+        return sum(e.tokens for e in self.entries)
+
     def usage(self) -> dict[str, int | bool]:
         """The sums as `done` reports them; `still_billing` are tokens of drafts whose request is not yet known to be closed."""
         released = [e for e in self.entries if e.released]
         discarded = [e for e in self.entries if not e.released]
         return {
-            "input_tokens": sum(e.input_tokens for e in self.entries),
+            "input_tokens": self.input_tokens,
             "released_tokens": sum(e.tokens for e in released),
             "discarded_tokens": sum(e.tokens for e in discarded),
             "still_billing_tokens": sum(e.tokens for e in self.entries if not e.closed and not e.exact),

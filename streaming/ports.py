@@ -32,9 +32,10 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A run of answer text."""
+    """A run of answer text. `is_claim` is false for words about the answer itself, which no passage can support."""
 
     text: str
+    is_claim: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,30 @@ class GapLog(Protocol):
 
     async def record(self, gap: Gap) -> str | None:
         """The id of the stored gap; None when it could not be stored. Never raises but for cancellation."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An answer that was checked and kept: its text, its citations, and the numbered passages they rest on."""
+
+    text: str
+    citations: tuple[Cited, ...]
+    passages: tuple[tuple[int, Passage], ...]
+
+
+class AnswerCache(Protocol):
+    """Keeps verified answers by the meaning of their question, within a tenant and collection.
+
+    An answer is forgotten when a document it cites changes. Never raises but for cancellation.
+    """
+
+    async def find(self, question: str, collection: str, tenant: str) -> Kept | None:
+        """The kept answer to a question of the same meaning, if there is one."""
+        ...
+
+    async def keep(self, question: str, collection: str, tenant: str, answer: Kept) -> None:
+        """Keeps `answer` for next time."""
         ...
 
 

@@ -1,6 +1,13 @@
-"""What a refusal says, in plain words. Pure."""
+"""A refusal: an honest answer. What it says, in plain words, and its record as a coverage gap."""
 
-from streaming.events import Reason
+import anyio
+
+from retrieval.passage import Passage
+from streaming.events import Reason, Refusal
+from streaming.ports import Gap, GapLog
+
+GAP_LIMIT_S = 1.0  # a refusal waits no longer than this for its record
+CLOSEST = 3  # nearest passages that a refusal offers
 
 _OPENINGS = {
     Reason.INSUFFICIENT_EVIDENCE: "I searched, and what I found does not answer this.",
@@ -15,3 +22,11 @@ def message_for(reason: Reason, missing: str | None) -> str:
     """One or two sentences for the person who asked."""
     opening = _OPENINGS[reason]
     return f"{opening} Missing: {missing}" if missing and reason is Reason.INSUFFICIENT_EVIDENCE else opening
+
+
+async def refusal(reason: Reason, gap: Gap, gaps: GapLog, passages: tuple[Passage, ...]) -> Refusal:
+    """The refusal, with its gap recorded; without a gap id when that takes longer than a second. Raises nothing."""
+    gap_id = None
+    with anyio.move_on_after(GAP_LIMIT_S):
+        gap_id = await gaps.record(gap)
+    return Refusal(reason, message_for(reason, gap.missing), gap.missing, gap.searched, gap_id, passages[:CLOSEST])

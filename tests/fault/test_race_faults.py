@@ -10,6 +10,7 @@ import pytest
 from grading.faults import GraderUnavailable
 from grading.grade import Grade, Verdict
 from retrieval.passage import Passage
+from retrieval.sources import Source
 from streaming.answer import Ask, Parts, answer
 from streaming.attempt import said
 from streaming.budget import Limits
@@ -58,7 +59,9 @@ class Stage:
         async def emit(events: tuple[Event, ...]) -> None:
             self.events.extend((anyio.current_time(), e) for e in events)
 
-        parts = Parts(self.retriever, None, self.grader, self.generator, self.speculator, MemoryGaps())
+        parts = Parts(
+            (Source("house", self.retriever),), None, self.grader, self.generator, self.speculator, MemoryGaps()
+        )
         began = anyio.current_time()
         await answer(Ask("ans_1", "0" * 32, "What is it?"), parts, self.limits, emit, self.facts)
         self.events = [(at - began, e) for at, e in self.events]
@@ -219,7 +222,7 @@ def test_a_frozen_client_stops_the_reading_of_a_released_draft(backend: str) -> 
             if any(isinstance(e, Token) for e in events):
                 await anyio.sleep_forever()
 
-        parts = Parts(stage.retriever, None, stage.grader, generator, Always(), MemoryGaps())
+        parts = Parts((Source("house", stage.retriever),), None, stage.grader, generator, Always(), MemoryGaps())
         with anyio.move_on_after(20):
             await answer(Ask("ans_1", "0" * 32, "q"), parts, stage.limits, emit, stage.facts)
 

@@ -14,13 +14,14 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from grading.faults import GraderUnavailable
+from grading.faults import GraderUnavailable, RewriterUnavailable
 from grading.grade import Grade, Verdict
 from retrieval.faults import RetrievalUnavailable
+from retrieval.sources import Source
 from streaming.answer import Ask, Parts, answer
-from streaming.budget import Limits
+from streaming.budget import Limits, Verify
 from streaming.drafting import CLOSE_LIMIT_S
-from streaming.events import Citation, Done, Event, Failed, Refusal, Retry, Sources, Started, Token
+from streaming.events import Citation, Done, Event, Failed, Refusal, Retry, Sources, Started, Token, Verification
 from streaming.facts import (
     AttemptBegan,
     AttemptEnded,
@@ -41,6 +42,8 @@ from tests.support.fakes import (
     FakeGenerator,
     FakeGrader,
     FakeRetriever,
+    FakeRewriter,
+    FakeVerifier,
     MemoryGaps,
     passages,
 )
@@ -68,6 +71,11 @@ class Scenario:
     halts_at: float | None
     reads_every_s: float
     gap_delay_s: float
+    web: Any
+    web_is_external: bool
+    web_is_parallel: bool
+    rewriter: FakeRewriter | None
+    verifier: FakeVerifier | None
 
 
 @dataclass
@@ -82,6 +90,8 @@ class Witness:
     emitting: bool = False
     left: bool = False
     retriever: FakeRetriever = field(default_factory=lambda: FakeRetriever([]))
+    web: FakeRetriever = field(default_factory=lambda: FakeRetriever([]))
+    verifier: FakeVerifier | None = None
     grader: FakeGrader = field(default_factory=lambda: FakeGrader([]))
     generator: FakeGenerator = field(default_factory=lambda: FakeGenerator([]))
     facts: Facts = field(default_factory=Facts)
@@ -119,7 +129,7 @@ def draft_scripts(draw: st.DrawFn, tag: str) -> DraftScript:
     for b in range(draw(st.integers(0, 4))):
         pieces: list[Any] = []
         for p in range(draw(st.integers(1, 3))):
-            text = f"<{tag}.{b}.{p}{draw(st.sampled_from(['', 'é' * 5, 'x' * 40]))}>"
+            text = f"<{tag}.{b}.{p}{draw(st.sampled_from(['', 'é' * 5, 'x' * 40]))}>{draw(st.sampled_from(['', '. ', chr(10)]))}"
             pieces.append(Text(text))
             if draw(st.booleans()):
                 pieces.append(Cited(draw(st.integers(1, 3)), length, length + len(text), "q"))
@@ -140,6 +150,13 @@ def draft_scripts(draw: st.DrawFn, tag: str) -> DraftScript:
     )
 
 
+def rewriter_of(kind: str | None) -> FakeRewriter | None:
+    if kind is None:
+        return None
+    fault = RewriterUnavailable("down") if kind == "fault" else None
+    return FakeRewriter("other words", ("part one?", "part two?"), fault=fault)
+
+
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
     def found(n: int) -> Any:
@@ -158,17 +175,26 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             hold_bytes=draw(st.sampled_from([262_144, 16, 64])),
             redrafts=draw(st.integers(0, 2)),
             strict_subset=draw(st.booleans()),
+            verify=draw(st.sampled_from([Verify.OFF, Verify.OFF, Verify.ANNOTATE, Verify.GATE, Verify.GATE])),
+            external_searches=draw(st.integers(0, 2)),
+            total_output_tokens=draw(st.sampled_from([4096, 4096, 10])),
         ),
         leaves_at=draw(st.sampled_from([None] * 15 + [0.0, 1.0, 2.0, 3.0, 5.0])),
         halts_at=draw(st.sampled_from([None] * 10 + [1.0, 4.0])),
         reads_every_s=draw(st.sampled_from([0.0, 0.0, 1.0])),
         gap_delay_s=draw(st.sampled_from([0.0, 0.5, 60.0])),
+        web=found(9),
+        web_is_external=draw(st.booleans()),
+        web_is_parallel=draw(st.booleans()),
+        rewriter=draw(st.sampled_from([None, "words", "words", "fault"]).map(rewriter_of)),
+        verifier=draw(st.builds(FakeVerifier, lie=st.sampled_from(["\0", "\0", "d0.1", "d"]), delay_s=delays)),
     )
 
 
 async def play(scenario: Scenario) -> Witness:
     w = Witness(scenario)
     w.retriever, w.grader = FakeRetriever(scenario.sets), FakeGrader(scenario.grades)
+    w.web, w.verifier = FakeRetriever([scenario.web]), scenario.verifier
 
     def resumed(draft: FakeDraft) -> None:
         sent = len(w.text.encode()) if draft.text.startswith(w.text) else 0
@@ -186,7 +212,11 @@ async def play(scenario: Scenario) -> Witness:
             w.emitting = False
 
     speculator, gaps = FixedSpeculator(scenario.delay_s), MemoryGaps(scenario.gap_delay_s)
-    parts = Parts(w.retriever, None, w.grader, w.generator, speculator, gaps)
+    house = Source("house", w.retriever)
+    web = Source("web", w.web, external=scenario.web_is_external, parallel=scenario.web_is_parallel)
+    parts = Parts(
+        (house, web), None, w.grader, w.generator, speculator, gaps, rewriter=scenario.rewriter, verifier=w.verifier
+    )
     halt = Halt()
     w.began_at = anyio.current_time()
 
@@ -231,6 +261,13 @@ def what_is_sent_is_a_prefix_of_one_draft(w: Witness) -> None:
         assert 0 <= c.start <= c.end <= len(w.text)
 
 
+def what_is_gated_is_checked(w: Witness) -> None:
+    """verify = gate: no sentence leaves that its passages do not support; a lie ends the answer."""
+    if w.scenario.limits.verify is Verify.GATE and w.verifier is not None:
+        assert w.verifier.lie not in w.text
+        assert all(claim.supported for v in w.of(Verification) for claim in v.claims)
+
+
 def one_terminal_event_ends_the_stream(w: Witness) -> None:
     """Invariant 3: Started first; Done once and last unless the client left; a refusal or a failure at most once."""
     kinds = [type(e) for _, e in w.events]
@@ -266,7 +303,9 @@ def a_bad_verdict_acts_at_once(w: Witness) -> None:
 def every_budget_holds_and_ends_in_a_refusal(w: Witness) -> None:
     """Invariant 6."""
     limits, scenario = w.scenario.limits, w.scenario
-    assert len(w.retriever.queries) <= 1 + limits.max_retries
+    searches = [f.query for f in w.facts.of(AttemptBegan)]
+    assert len(searches) <= 1 + limits.max_retries
+    assert not scenario.web_is_external or len(w.web.queries) <= limits.external_searches
     assert w.grader.calls <= 1 + limits.max_retries
     assert len(w.of(Retry)) <= limits.max_retries
     deadline = w.began_at + limits.deadline_s
@@ -287,6 +326,7 @@ def what_is_held_is_bounded(w: Witness) -> None:
 def nothing_is_left_behind(w: Witness) -> None:
     """Invariants 5 and 9: every draft is closed, bounded, every racer has stopped, also when the client left."""
     assert w.grader.running == 0
+    assert w.verifier is None or w.verifier.running == 0
     for draft in w.generator.drafts:
         assert draft.close_began_at is not None
         assert draft.closed_at is not None
@@ -313,6 +353,7 @@ def every_fact_has_its_end(w: Witness) -> None:
 INVARIANTS = [
     nothing_ungraded_is_sent,
     what_is_sent_is_a_prefix_of_one_draft,
+    what_is_gated_is_checked,
     one_terminal_event_ends_the_stream,
     a_bad_verdict_acts_at_once,
     every_budget_holds_and_ends_in_a_refusal,

@@ -1,20 +1,22 @@
 """Ports played from a script with exact times, for tests of the race. Each records what was done to it, and when."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import anyio
 
 from grading.grade import Grade
+from grading.ports import Claim
 from retrieval.faults import GatewayFault
-from retrieval.passage import Passage
+from retrieval.passage import Passage, Scalar
 from retrieval.ports import Query
 from streaming.facts import Fact
 from streaming.gate import text_bytes
 from streaming.ports import Gap, Piece, Prompt, Text
 
 F = TypeVar("F")
+W = TypeVar("W")
 
 
 def passages(count: int, tag: str = "p") -> tuple[Passage, ...]:
@@ -170,3 +172,56 @@ class Facts:
 
     def of(self, kind: type[F]) -> list[F]:
         return [fact for _, fact in self.told if isinstance(fact, kind)]
+
+
+@dataclass(slots=True)
+class FakeVerifier:
+    """Supports every claim but those that hold `lie`; takes `delay_s`."""
+
+    lie: str = "\0"
+    delay_s: float = 0.0
+    fault: Exception | None = None
+    name: str = "fake"
+    claims: list[Claim] = field(default_factory=list)
+    running: int = 0
+
+    async def supported(self, question: str, claims: tuple[Claim, ...]) -> tuple[bool, ...]:
+        self.claims.extend(claims)
+        self.running += 1
+        try:
+            await anyio.sleep(self.delay_s)
+        finally:
+            self.running -= 1
+        if self.fault is not None:
+            raise self.fault
+        return tuple(self.lie not in claim.text for claim in claims)
+
+
+@dataclass(slots=True)
+class FakeRewriter:
+    """Says what it is told to say."""
+
+    rewritten: str = ""
+    parts: tuple[str, ...] = ()
+    alone: str = ""
+    asked: Mapping[str, Scalar] = field(default_factory=dict)
+    fault: Exception | None = None
+    calls: list[str] = field(default_factory=list)
+
+    async def rewrite(self, question: str, missing: str | None) -> str:
+        return self._say("rewrite", self.rewritten)
+
+    async def decompose(self, question: str) -> tuple[str, ...]:
+        return self._say("decompose", self.parts)
+
+    async def standalone(self, question: str, history: Sequence[tuple[str, str]]) -> str:
+        return self._say("standalone", self.alone)
+
+    async def filters(self, question: str, fields: Mapping[str, tuple[Scalar, ...]]) -> Mapping[str, Scalar]:
+        return self._say("filters", self.asked)
+
+    def _say(self, call: str, words: W) -> W:
+        self.calls.append(call)
+        if self.fault is not None:
+            raise self.fault
+        return words

@@ -1,0 +1,89 @@
+"""One search: which queries go to which source, and how what they find becomes a set."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+import anyio
+
+from retrieval.passage import Passage, merge
+from retrieval.ports import Query, Reranker
+from retrieval.sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What to look for. `strategy` names how it differs from the first search.
+
+    Several `queries` (parts of a question) are searched side by side and their results interleaved, so that every part
+    is covered. `rerank` asks for the `k` best of a wider set; `keep` are passages of the last set, put first.
+    """
+
+    strategy: str
+    queries: tuple[Query, ...]
+    k: int
+    source: int = 0
+    rerank: bool = False
+    keep: tuple[Passage, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What was searched, for people."""
+        return "; ".join(query.text for query in self.queries)
+
+    def joined(self, found: tuple[Passage, ...]) -> tuple[Passage, ...]:
+        """The set to grade: what is kept, then what was found, no repeats, with room for `k` new ones; internal first."""
+        return by_authority(merge(self.keep, found, limit=len(self.keep) + self.k))
+
+
+class Searcher:
+    """Runs searches over the hierarchy of sources."""
+
+    def __init__(self, sources: Sequence[Source], reranker: Reranker | None) -> None:
+        self.sources = tuple(sources)
+        self._reranker = reranker
+
+    async def run(self, search: Search, question: str) -> tuple[Passage, ...]:
+        """The set that `search` finds: kept passages first, then the found ones, no repeats, internal before external,
+        with room for `k` new ones.
+
+        `question` is what a reranker reads. Raises as Retriever.retrieve, the first fault of several queries. On
+        cancellation every running query is cancelled.
+        """
+        found = interleaved(await self._all(search))
+        if search.rerank and self._reranker is not None and len(found) > search.k:
+            found = await self._reranker.rerank(question, found, search.k)
+        return search.joined(found)
+
+    async def _all(self, search: Search) -> list[tuple[Passage, ...]]:
+        source = self.sources[search.source]
+        if len(search.queries) == 1:
+            return [await source.retrieve(search.queries[0])]
+        found: list[tuple[Passage, ...]] = [()] * len(search.queries)
+        faults: list[Exception] = []
+
+        async def one(place: int, query: Query) -> None:
+            try:
+                found[place] = await source.retrieve(query)
+            except Exception as fault:
+                faults.append(fault)
+                tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            for place, query in enumerate(search.queries):
+                tasks.start_soon(one, place, query)
+        if faults:
+            raise faults[0]
+        return found
+
+
+def interleaved(sets: Sequence[tuple[Passage, ...]]) -> tuple[Passage, ...]:
+    """The first of each set, then the second of each, and so on, without repeats."""
+    ranks = zip_longest(*sets)
+    mixed = tuple(p for rank in ranks for p in rank if p is not None)
+    return merge(mixed, (), limit=len(mixed))
+
+
+def by_authority(passages: tuple[Passage, ...]) -> tuple[Passage, ...]:
+    """Internal passages before external ones, each in their own order."""
+    return tuple(sorted(passages, key=lambda p: bool(p.metadata.get("external"))))

@@ -1,0 +1,74 @@
+"""Looking ahead: searches that run while the first set is graded, so that a failing question has their result in hand."""
+
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+
+import anyio
+from anyio import CancelScope
+from anyio.abc import TaskGroup
+
+from retrieval.passage import Passage
+from retrieval.ports import Query
+from retrieval.search import Search, Searcher
+
+
+@dataclass(slots=True)
+class _Running:
+    scope: CancelScope = field(default_factory=CancelScope)
+    over: anyio.Event = field(default_factory=anyio.Event)
+    found: tuple[Passage, ...] = ()
+    fault: Exception | None = None
+
+
+class Ahead:
+    """Searches the sources marked `parallel`, once, beside everything else. One owner; the searches run in `tasks`."""
+
+    def __init__(self, searcher: Searcher, first: Query, question: str, tasks: TaskGroup) -> None:
+        self._searcher = searcher
+        self._first = first
+        self._question = question
+        self._tasks = tasks
+        self._running: dict[int, _Running] = {}
+
+    def start(self, external_allowed: int) -> int:
+        """Starts them; returns how many external searches that spends, at most `external_allowed`."""
+        spent = 0
+        for place, source in enumerate(self._searcher.sources):
+            if place == 0 or not source.parallel or (source.external and spent >= external_allowed):
+                continue
+            spent += source.external
+            running = self._running[place] = _Running()
+            search = Search("ahead", (self._first,), self._first.k, place)
+            self._tasks.start_soon(self._run, search, running, name=f"ahead {source.name}")
+        return spent
+
+    def has(self, place: int) -> bool:
+        """Whether the source at `place` was searched ahead, so that using it costs nothing more."""
+        return place in self._running
+
+    def take(self, search: Search) -> Awaitable[tuple[Passage, ...]] | None:
+        """What was found ahead for `search`, to be awaited; None when it was not looked for, or looks for something else."""
+        running = self._running.get(search.source)
+        if running is None or search.queries != (self._first,) or search.rerank:
+            return None
+        return self._join(search, running)
+
+    def close(self) -> None:
+        """Nothing looked for ahead can matter any more."""
+        for running in self._running.values():
+            running.scope.cancel()
+
+    async def _join(self, search: Search, running: _Running) -> tuple[Passage, ...]:
+        await running.over.wait()
+        if running.fault is not None:
+            raise running.fault
+        return search.joined(running.found)
+
+    async def _run(self, search: Search, running: _Running) -> None:
+        with running.scope:
+            try:
+                running.found = await self._searcher.run(search, self._question)
+            except Exception as fault:
+                running.fault = fault
+            finally:
+                running.over.set()

@@ -1,0 +1,34 @@
+"""Recalling verified answers: from the race to the cache, and from the cache to events."""
+
+from typing import TYPE_CHECKING
+
+from streaming.attempt import Race, said
+from streaming.events import Event, Sources, Status
+from streaming.ports import AnswerCache, Cited, Kept, Text
+
+if TYPE_CHECKING:
+    from streaming.answer import Ask
+
+FROM_CACHE = "from the cache of verified answers"
+
+
+async def find(cache: AnswerCache | None, ask: "Ask", question: str) -> Kept | None:
+    """The kept answer to `question`; None where nothing is kept. A filtered question is never answered from the cache."""
+    if cache is None or ask.filters:
+        return None
+    return await cache.find(question, ask.collection, ask.tenant)
+
+
+async def keep(cache: AnswerCache | None, ask: "Ask", question: str, race: Race) -> None:
+    """Keeps what `race` released, which every passage it rests on supports."""
+    if cache is None or ask.filters:
+        return
+    text = "".join(p.text for p in race.released if isinstance(p, Text))
+    citations = tuple(p for p in race.released if isinstance(p, Cited))
+    await cache.keep(question, ask.collection, ask.tenant, Kept(text, citations, race.sources))
+
+
+def events_of(kept: Kept) -> tuple[Event, ...]:
+    """The kept answer as it is sent: it says where it comes from, its sources, its text, its citations."""
+    lead = (Status(0, "generating", FROM_CACHE), Sources(0, kept.passages))
+    return lead + said((Text(kept.text), *kept.citations))
