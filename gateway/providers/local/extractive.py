@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from anyio import lowlevel
 
-from gateway.providers.local.faults import LocalModelMissing
+from gateway.providers.local.faults import told
 from gateway.providers.local.pairs import PairScorer
 from gateway.providers.local.quotes import Quote, quotes, unrepeated
 from gateway.providers.local.reranker import full_text
 from gateway.providers.local.slots import Urgency
 from grading.words import content_words, stem
 from retrieval.passage import Passage
-from streaming.faults import GeneratorMisconfigured, GeneratorUnavailable
+from streaming.faults import GeneratorUnavailable
 from streaming.ports import Cited, Draft, Piece, Prompt, Stopped, StopReason, Text
 
 PREAMBLE = "Quoted from your documents; no model wrote this.\n\n"
@@ -96,10 +96,8 @@ async def _scored(question: str, n: int, passage: Passage, logit: float, pairs: 
 def _faults_named() -> Iterator[None]:
     try:
         yield
-    except LocalModelMissing as error:
-        raise GeneratorMisconfigured(str(error)) from error
     except Exception as error:
-        raise GeneratorUnavailable("the local model that picks the quotes failed") from error
+        raise GeneratorUnavailable(told(error, "the local model that picks the quotes failed")) from error
 
 
 @dataclass(frozen=True, slots=True)

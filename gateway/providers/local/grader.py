@@ -7,6 +7,7 @@ from functools import partial
 
 import anyio
 
+from gateway.providers.local.faults import told
 from gateway.providers.local.judgement import JUNK_COST, Reading, judged
 from gateway.providers.local.network import Network
 from gateway.providers.local.pairs import PairScorer
@@ -42,7 +43,7 @@ class ReaderGrader:
         try:
             reading, logits = await self._measured(question, pieces, texts)
         except Exception as error:
-            raise GraderUnavailable(f"the local grader failed on {len(passages)} passages") from error
+            raise GraderUnavailable(told(error, f"the local grader failed on {len(passages)} passages")) from error
         return judged(question, texts, reading, logits, self._junk_cost)
 
     async def read(self, question: str, pieces: Sequence[Piece]) -> Reading:
