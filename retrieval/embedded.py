@@ -5,6 +5,7 @@ import hashlib
 import importlib.util
 import os
 import pwd
+import secrets
 import shutil
 import stat
 import subprocess
@@ -21,8 +22,9 @@ from anyio import CancelScope, to_thread
 from retrieval.faults import DatabaseMissing
 
 START_LIMIT_S = 60  # recovery after a crash replays what was not yet on disk
-REOPEN_LIMIT_S = 5.0  # after a killed postmaster its children hold shared memory for about 3 s
+REOPEN_LIMIT_S = 10.0  # after a killed postmaster its children hold shared memory for about 3 s, more on a busy machine
 LOCK_LIMIT_S = 90.0  # another process may be initialising
+ACCEPTING, REJECTING = 0, 1  # exit codes of pg_isready
 SOCKET_PATH_LIMIT = 88  # sun_path holds 107 bytes, of which "/.s.PGSQL.5432" and a temporary suffix need the rest
 HOMES_FOR_ROOT = (
     "/var/lib",
@@ -135,17 +137,19 @@ class _Server:
     def start(self) -> None:
         if not (self._data / "PG_VERSION").exists():
             self._initialise()
-        if self._is_running():
-            return
         deadline = time.monotonic() + REOPEN_LIMIT_S
-        while (started := self._start()).returncode != 0:
-            if time.monotonic() > deadline:
+        while self._response() != ACCEPTING:
+            self._clear_abandoned_lock()
+            started = self._start()
+            if started.returncode != 0 and time.monotonic() > deadline:
                 raise OSError(f"{self._last_words() or started.stderr.strip()} (log: {self._base / 'log'})")
-            time.sleep(0.2)
+            time.sleep(0 if started.returncode == 0 else 0.2)
 
     def stop(self) -> None:
-        if self._is_running():
+        if self._response() in (ACCEPTING, REJECTING):
             self._run("pg_ctl", "stop", "-D", str(self._data), "-m", "fast", "-w", "-t", str(START_LIMIT_S))
+        if self._socket.parent != self._base:
+            shutil.rmtree(self._socket, ignore_errors=True)
 
     def _start(self) -> "subprocess.CompletedProcess[str]":
         given = {**SETTINGS, "unix_socket_directories": str(self._socket)}
@@ -154,19 +158,33 @@ class _Server:
         return self._run("pg_ctl", "start", *where, "-w", "-t", str(START_LIMIT_S), "-o", options)
 
     def _initialise(self) -> None:
-        fresh = (
-            self._base / "data.new"
-        )  # renamed when complete: a killed initdb leaves nothing that looks like a cluster
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.rmtree(self._data, ignore_errors=True)
+        """Into a folder of its own, renamed when complete: what is killed half-way leaves nothing that looks like a cluster.
+
+        An `initdb` whose starter was killed may still be running: no name is used twice, and it fails once its folder is gone.
+        """
+        for left in (self._data, *self._base.glob("data.*")):
+            shutil.rmtree(left, ignore_errors=True)
+        fresh = self._base / f"data.{secrets.token_hex(4)}"
         identity = ("--username=gateway", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
         made = self._run("initdb", "-D", str(fresh), *identity)
         if made.returncode != 0:
             raise OSError(made.stderr.strip() or made.stdout.strip())
         fresh.rename(self._data)
 
-    def _is_running(self) -> bool:
-        return self._run("pg_ctl", "status", "-D", str(self._data)).returncode == 0
+    def _response(self) -> int:
+        """What the server says: ACCEPTING, REJECTING (starting or stopping), or anything else when it is not there."""
+        return self._run("pg_isready", "-h", str(self._socket), "-t", "3").returncode
+
+    def _clear_abandoned_lock(self) -> None:
+        """Removes the lock of a server that was killed, when no process works in its folder any more.
+
+        Postgres itself only asks whether the lock's process exists, and so takes a zombie (in a container nobody may reap it), or a
+        stranger with the same number after a restart, for a running server. Where there is no /proc it is left to Postgres.
+        """
+        here = self._data.resolve()
+        places = [place for process in Path("/proc").glob("[0-9]*/cwd") if (place := _target(process)) is not None]
+        if places and here not in places:
+            (self._data / "postmaster.pid").unlink(missing_ok=True)
 
     def _run(self, program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Runs a program of the wheel as the server's account. Its output goes through a file: a pipe would stay open in the server."""
@@ -264,6 +282,14 @@ def _is_open_to_others(folder: Path) -> bool:
     """Whether any account may pass through `folder` and every folder above it."""
     resolved = folder.resolve()
     return all(part.stat().st_mode & stat.S_IXOTH for part in (resolved, *resolved.parents))
+
+
+def _target(link: Path) -> Path | None:
+    """Where `link` leads; None for what is gone (a zombie's folder) or not ours to see."""
+    try:
+        return link.readlink()
+    except OSError:
+        return None
 
 
 def _require_own(folder: Path, uid: int) -> None:
