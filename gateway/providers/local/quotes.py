@@ -175,5 +175,8 @@ def _parts(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def unrepeated(found: Iterable[Quote]) -> list[Quote]:
-    """The quotes in order, each wording once."""
-    return list({quote.key: quote for quote in reversed(list(found))}.values())[::-1]
+    """The quotes in order, each wording once, where it comes first."""
+    kept: dict[str, Quote] = {}
+    for quote in found:
+        kept.setdefault(quote.key, quote)
+    return list(kept.values())
