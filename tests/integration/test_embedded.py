@@ -16,7 +16,7 @@ import anyio
 import psycopg
 import pytest
 
-import retrieval.embedded as module
+import retrieval.cluster as module
 from retrieval.embedded import EmbeddedPostgres
 from retrieval.faults import DatabaseMissing
 
@@ -31,7 +31,7 @@ def anyio_backend() -> str:
 USER = """
 import sys, anyio
 from pathlib import Path
-import retrieval.embedded as module
+import retrieval.cluster as module
 from retrieval.embedded import EmbeddedPostgres
 
 async def use():
@@ -128,6 +128,30 @@ async def test_after_a_user_was_killed_the_next_one_has_a_server_and_stops_it(ho
     async with EmbeddedPostgres(home) as again:
         assert again == url
         assert answers(url)
+    assert not answers(url)
+
+
+async def test_a_server_whose_only_user_was_killed_stops_by_itself(home: Path) -> None:
+    user = start_user(home)
+    url = address(user)
+    assert answers(url)
+    user.kill()
+    user.communicate(timeout=10)
+    with anyio.fail_after(30):
+        while answers(url) or found(home, "postmaster.pid"):  # noqa: ASYNC110 (nobody is left to tell)
+            await anyio.sleep(0.05)
+
+
+async def test_a_server_that_others_still_use_survives_a_killed_user(home: Path) -> None:
+    user = start_user(home)
+    url = address(user)
+    async with EmbeddedPostgres(home) as again:
+        assert again == url
+        with psycopg.connect(url) as connection:
+            user.kill()
+            user.communicate(timeout=10)
+            await anyio.sleep(0.5)  # what must not happen has no event
+            assert connection.execute("SELECT 1").fetchone() == (1,)
     assert not answers(url)
 
 
