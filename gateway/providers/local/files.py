@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
+from hashlib import file_digest
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,26 +22,24 @@ class ModelFiles:
     network: str
     pins: Mapping[str, str] = field(default_factory=dict)
 
-    def read(self) -> tuple[bytes, bytes]:
-        """The bytes of the network and of the tokenizer, each checked against its pin (34 MB: 20 ms to read, 50 ms to hash).
-
-        The bytes that were checked are the bytes that are loaded: nothing is read twice. Raises LocalModelMissing.
-        """
+    def checked(self) -> tuple[Path, Path]:
+        """Where the network and the tokenizer are, once both match their pins (hashing 34 MB takes 50 ms). Raises LocalModelMissing."""
         return self._checked(self.network), self._checked(TOKENIZER)
 
-    def _checked(self, file_name: str) -> bytes:
+    def _checked(self, file_name: str) -> Path:
+        path = self.folder / file_name
         try:
-            content = (self.folder / file_name).read_bytes()
+            with path.open("rb") as file:
+                found = file_digest(file, "sha256").hexdigest()
         except OSError as error:
             message = f"the local model {self.name} has no readable file {file_name} in {self.folder}"
             raise LocalModelMissing(message) from error
-        pinned = self.pins.get(file_name)
-        if pinned is not None and sha256(content).hexdigest() != pinned:
+        if found != self.pins.get(file_name, found):
             raise LocalModelMissing(
                 f"{file_name} of the local model {self.name} is not the file this version was made for "
-                f"(its SHA-256 does not begin with {pinned[:12]}); reinstall it, or remove .venv and run `make run`"
+                f"(its SHA-256 begins with {found[:12]}); reinstall it, or remove .venv and run `make run`"
             )
-        return content
+        return path
 
 
 def reader_files() -> ModelFiles:

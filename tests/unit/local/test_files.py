@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,12 @@ def anyio_backend() -> str:
 
 
 @pytest.mark.parametrize("find", [reader_files, embedding_files, reranker_files])
-def test_the_installed_files_are_the_pinned_ones(find: type[ModelFiles]) -> None:
-    network, tokenizer = find().read()  # type: ignore[call-arg]
-    assert len(network) > 30_000_000
-    assert json.loads(tokenizer)
+def test_the_installed_files_are_the_pinned_ones(find: Callable[[], ModelFiles]) -> None:
+    found = find()
+    assert set(found.pins) == {found.network, "tokenizer.json"}
+    network, tokenizer = found.checked()
+    assert network.stat().st_size > 30_000_000
+    assert json.loads(tokenizer.read_bytes())
 
 
 def test_a_file_that_was_changed_is_not_loaded(tmp_path: Path) -> None:
@@ -36,12 +39,12 @@ def test_a_file_that_was_changed_is_not_loaded(tmp_path: Path) -> None:
     shutil.copy(true.folder / "tokenizer.json", tmp_path)
     (tmp_path / true.network).write_bytes(b"something else")
     with pytest.raises(LocalModelMissing, match=r"model\.int8\.onnx of the local model reader is not .*make run"):
-        ModelFiles("reader", tmp_path, true.network, true.pins).read()
+        ModelFiles("reader", tmp_path, true.network, true.pins).checked()
 
 
 def test_a_folder_without_the_files_is_named(tmp_path: Path) -> None:
     with pytest.raises(LocalModelMissing, match=r"no readable file model\.onnx"):
-        embedding_files(tmp_path).read()
+        embedding_files(tmp_path).checked()
 
 
 def test_a_missing_wheel_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
