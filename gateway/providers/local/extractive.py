@@ -31,6 +31,7 @@ PASSAGE_WEIGHT = 0.5
 MARGIN = 5.0
 HIGHEST_LOGIT = 11.0  # the cross-encoder's; a passage none of whose sentences can reach the margin is not read
 CHARACTERS_PER_TOKEN = 4
+SENTENCE_ENDS = (".", "!", "?", '."', ".”", ".)")
 
 
 class ExtractiveGenerator:
@@ -137,12 +138,12 @@ class Picks:
 
 
 class Page:
-    """The answer's text as it grows, in characters: one paragraph for each passage. Pure."""
+    """The answer's text as it grows, in characters: the sentences of a passage are a paragraph, others stand alone. Pure."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._length = 0
-        self._last: int | None = None
+        self._last: Quote | None = None
 
     def opening(self) -> Text:
         self._length = len(PREAMBLE)
@@ -154,10 +155,14 @@ class Page:
 
     def quoted(self, quote: Quote) -> tuple[Text, Cited]:
         """The quote's text and its citation, whose offsets leave out what parts it from the quote before."""
-        gap = "" if self._last is None else " " if self._last == quote.n else "\n\n"
+        gap = "" if self._last is None else " " if self._goes_on(quote) else "\n\n"
         start = self._length + len(gap)
-        self._length, self._last = start + len(quote.shown), quote.n
+        self._length, self._last = start + len(quote.shown), quote
         return Text(gap + quote.shown), Cited(quote.n, start, self._length, quote.raw)
+
+    def _goes_on(self, quote: Quote) -> bool:
+        """Whether the quote follows a whole sentence of the same passage, not a list item or a table row."""
+        return self._last is not None and self._last.n == quote.n and self._last.shown.endswith(SENTENCE_ENDS)
 
 
 def nearest(question: str, found: list[Quote], most: int) -> list[Quote]:

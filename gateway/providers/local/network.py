@@ -54,6 +54,11 @@ class Network:
         output: numpy.ndarray = session.run(None, feed)[0]
         return output
 
+    def pieces(self, text: str) -> list[str]:
+        """The word pieces that `run(text)` sees, with the marks before and after. Raises as `run`."""
+        found: list[str] = self._ready()[1].encode(_encodable(text)).tokens
+        return found
+
     def _ready(self) -> tuple[InferenceSession, Tokenizer, frozenset[str]]:
         with self._lock:
             if self._loaded is None:

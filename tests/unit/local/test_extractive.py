@@ -82,6 +82,12 @@ async def test_sentences_of_a_passage_stand_in_reading_order_in_one_paragraph() 
     assert paragraphs[1:] == ["Tulip bulbs are planted in October. Tulip bulbs are planted deep."]
 
 
+async def test_list_items_and_rows_stand_alone() -> None:
+    found = passages("When tulips are planted:\n- tulip bulbs are planted in October\n- tulip bulbs are planted deep")
+    paragraphs = text_of(await answer("When and how are tulip bulbs planted?", found)).split("\n\n")
+    assert paragraphs[1:] == ["tulip bulbs are planted in October", "tulip bulbs are planted deep"]
+
+
 async def test_the_same_words_are_quoted_once() -> None:
     found = passages(*["Tulip bulbs are planted in October."] * 3, "As said: Tulip bulbs are planted in October.")
     assert len(cited(await answer("When are tulip bulbs planted?", found))) <= 2

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.providers.local.judgement import JUNK_COST, RELEVANT_LOGIT, Reading, judged, lacking
+from gateway.providers.local.judgement import JUNK_COST, Reading, judged
 from grading.grade import Grade, Verdict, consistent
+from grading.relevant import RELEVANT_LOGIT, lacking
 
 LOGIT = st.floats(-15, 15, allow_nan=False)
 READING = st.builds(Reading, LOGIT, LOGIT, LOGIT, LOGIT, LOGIT, LOGIT)
