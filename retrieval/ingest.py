@@ -126,6 +126,8 @@ class _Ingest:
             self._progress(Progress(done, total, storable(name)))
             await self._one(name, known.get(storable(name)))
         await self._remove_vanished(known)
+        if self._report.passages or self._report.removed:
+            await self._store.refresh_statistics()
         self._progress(Progress(total, total, ""))
         return self._report
 
