@@ -1,8 +1,11 @@
 """Ingest into a real database."""
 
+import errno
+import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 import psycopg
@@ -140,6 +143,25 @@ async def test_passages_know_their_place_in_the_text(docs: Path, store: PassageS
     assert (passage.title, passage.text) == ("Tea › Milk", "Milk\n\nMilk curdles in it.")
     assert passage.end - passage.start == len(passage.text)
     assert passage.metadata == {"source": "tea.md", "kind": "markdown", "section": "Milk"}
+
+
+@pytest.mark.parametrize("folder", ["deep", "."])
+async def test_a_folder_that_cannot_be_looked_into_is_named_and_keeps_what_was_stored(
+    docs: Path, store: PassageStore, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    await ingest(docs, store, HashingEmbedder())
+    really = os.scandir
+
+    def closed(path: str) -> Any:
+        if Path(path) == docs / folder:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return really(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    report = await ingest(docs, store, HashingEmbedder())
+    assert report.unreadable == (Unreadable(folder, "Permission denied"),)
+    assert report.removed == 0
+    assert len(await names(store)) == 4
 
 
 async def test_one_file_is_brought_in_line_alone(docs: Path, store: PassageStore) -> None:
