@@ -50,7 +50,7 @@ def tokens(text: str) -> int:
 
 
 def pack(question: str, pieces: Sequence[Piece], budget_tokens: int) -> str:
-    """All pieces as one text of about `budget_tokens`, in their order; at least one sentence is kept, however long."""
+    """All pieces as one text of about `budget_tokens`, in their order; at least one sentence, if there is any, however long."""
     full = " ".join(each.full for each in pieces)
     if tokens(full) <= budget_tokens:
         return full

@@ -16,11 +16,23 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class RungJudged:
+    """What one grader of a cascade said: a verdict with the probability it gave (None: it gives none), or the type of its fault."""
+
+    grader: str
+    verdict: Verdict | None
+    p_sufficient: float | None
+    took_s: float
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Grade:
     """The grade of a set. `relevant` holds passage numbers, counted from 1 in the order the set was given.
 
     `missing` says in words what the set lacks (None when nothing), `conflicts` where passages contradict each other.
-    `grader` names who said so; `p_sufficient` (0..1) is given by graders that estimate one.
+    `grader` names who said so; `p_sufficient` (0..1) and its standard error `p_error` are given by graders that estimate one. `rungs` are
+    the graders of a cascade that were asked, in order.
     """
 
     verdict: Verdict
@@ -29,6 +41,8 @@ class Grade:
     conflicts: str | None = None
     grader: str = ""
     p_sufficient: float | None = None
+    p_error: float | None = None
+    rungs: tuple[RungJudged, ...] = ()
 
     @property
     def is_sufficient(self) -> bool:

@@ -51,18 +51,20 @@ def cover(question: str, texts: Iterable[str]) -> float:
 
 
 def uncovered(question: str, texts: Iterable[str]) -> tuple[str, ...]:
-    """The runs of the question's content words that occur in none of `texts`, as written and in order, without repeats.
+    """The runs of the question's content words that occur in none of `texts`, as written and in order, each word once.
 
     Neighbours stay together ("refurbished phones"); a stop word or a covered word parts them.
     """
     said = _Said(texts)
+    named: set[str] = set()
     runs: list[list[str]] = [[]]
     for word in _WORD.findall(question):
-        if content_words(word) and not said.has(word.lower()):
+        if content_words(word) and word.lower() not in named and not said.has(word.lower()):
+            named.add(word.lower())
             runs[-1].append(word)
         elif runs[-1]:
             runs.append([])
-    return tuple(dict.fromkeys(" ".join(run) for run in runs if run))
+    return tuple(" ".join(run) for run in runs if run)
 
 
 class _Said:

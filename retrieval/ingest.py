@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from anyio import to_thread
 
@@ -79,25 +79,35 @@ async def ingest(
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The readable kinds of files below a folder: `names` are paths relative to `folder`, in a stable order."""
+    """The readable kinds of files below a folder: `names` are paths relative to `folder`, in a stable order.
+
+    `closed` are folders that could not be looked into, with the reason: what was read from there before has not vanished.
+    """
 
     folder: Path
     names: tuple[str, ...]
     is_whole_folder: bool
+    closed: tuple[tuple[str, str], ...] = ()
 
     @staticmethod
     def under(root: Path) -> "Files":
         """The files at `root`. Hidden files and folders and links to folders are skipped. Raises FileNotFoundError."""
         root = root.expanduser().absolute()
         if root.is_dir():
-            return Files(root, tuple(sorted(_walk(root))), is_whole_folder=True)
+            closed: list[OSError] = []
+            names = tuple(sorted(_walk(root, closed.append)))
+            return Files(root, names, is_whole_folder=True, closed=tuple(_reason(root, error) for error in closed))
         if not root.exists():
             raise FileNotFoundError(f"there is no file or folder at {root}")
         return Files(root.parent, (root.name,), is_whole_folder=False)
 
 
-def _walk(root: Path) -> Iterator[str]:
-    for folder, below, names in os.walk(root):
+def _reason(root: Path, error: OSError) -> tuple[str, str]:
+    return Path(str(error.filename)).relative_to(root).as_posix(), error.strerror or "cannot be read"
+
+
+def _walk(root: Path, report: Callable[[OSError], None]) -> Iterator[str]:
+    for folder, below, names in os.walk(root, onerror=report):
         below[:] = [name for name in below if not name.startswith(".") and name not in SKIPPED_FOLDERS]
         for name in names:
             if not name.startswith(".") and Path(name).suffix.lower() in KINDS:
@@ -126,6 +136,8 @@ class _Ingest:
             self._progress(Progress(done, total, storable(name)))
             await self._one(name, known.get(storable(name)))
         await self._remove_vanished(known)
+        if self._report.passages or self._report.removed:
+            await self._store.refresh_statistics()
         self._progress(Progress(total, total, ""))
         return self._report
 
@@ -138,9 +150,7 @@ class _Ingest:
                 return
             document, chunks = await to_thread.run_sync(self._read, storable(name), data, abandon_on_cancel=True)
         except DocumentUnreadable as fault:
-            why = str(fault).removeprefix(f"{storable(name)}: ")
-            unreadable = (*self._report.unreadable, Unreadable(storable(name), why))
-            self._report = replace(self._report, unreadable=unreadable)
+            self._leave_out(storable(name), str(fault).removeprefix(f"{storable(name)}: "))
             return
         content = Content(
             document.title, chunks, await self._embed(document.title, chunks), self._metadata(name, document)
@@ -183,7 +193,16 @@ class _Ingest:
             passages=self._report.passages + passages,
         )
 
+    def _leave_out(self, name: str, why: str) -> None:
+        self._report = replace(self._report, unreadable=(*self._report.unreadable, Unreadable(name, why)))
+
     async def _remove_vanished(self, known: dict[str, str]) -> None:
+        for folder, why in self._files.closed:
+            self._leave_out(storable(folder), why)
         if self._files.is_whole_folder:
-            gone = sorted(known.keys() - {storable(name) for name in self._files.names})
+            closed = [PurePosixPath(storable(folder)) for folder, _ in self._files.closed]
+            missing = known.keys() - {storable(name) for name in self._files.names}
+            gone = sorted(
+                name for name in missing if not any(PurePosixPath(name).is_relative_to(one) for one in closed)
+            )
             self._report = replace(self._report, removed=await self._store.forget(self._collection, self._root, gone))

@@ -202,7 +202,7 @@ async def open_pool(url: str, *, size: int = 5, pgbouncer: bool = False) -> Asyn
         connection_class=psycopg.AsyncConnection[tuple[Any, ...]],
         kwargs={"prepare_threshold": None} if pgbouncer else {},
         min_size=size,
-        configure=_configure,
+        configure=_bare if pgbouncer else _bounded,
         reconnect_timeout=RECONNECT_LIMIT_S,
         open=False,
         name="passages",
@@ -215,6 +215,15 @@ async def open_pool(url: str, *, size: int = 5, pgbouncer: bool = False) -> Asyn
             await connections.close(timeout=1.0)
 
 
-async def _configure(connection: Connection) -> None:
+async def _bare(connection: Connection) -> None:
     await connection.set_autocommit(True)  # transactions are always explicit blocks
     await register_vector_async(connection)
+
+
+async def _bounded(connection: Connection) -> None:
+    await _bare(connection)
+    await connection.execute(_LAST_RESORT)  # for the session: behind a pooler it would reach strangers
+
+
+# A server that a cancel cannot reach ends the statement by itself.
+_LAST_RESORT = "SET statement_timeout = '120s'"

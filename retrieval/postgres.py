@@ -27,7 +27,8 @@ _COLUMNS = sql.SQL(
     "p.id, p.document_id, p.title, p.text, p.start_char, p.end_char, d.url, p.metadata, "
     "1 - ({distance}) AS cosine, ts_rank_cd(p.tsv, any_of_terms(%(text)s), 32) AS lexical"
 )
-_MATCHES = sql.SQL("p.dimensions = {length} AND p.collection_id = %(collection)s AND p.metadata @> %(filters)s")
+_MATCHES = sql.SQL("p.dimensions = {length} AND p.collection_id = %(collection)s")
+_FILTERS = sql.SQL(" AND p.metadata @> %(filters)s")
 _DENSE = sql.SQL("SELECT p.id FROM passage p WHERE {matches} ORDER BY {order} LIMIT %(dense)s")
 _LEXICAL = sql.SQL(
     "SELECT p.id FROM passage p WHERE {matches} AND p.tsv @@ any_of_terms(%(text)s) "
@@ -136,6 +137,8 @@ class _Search:
         """The candidates, unordered. `exact` reads every match instead of the index, which gives up after `max_scan_tuples`."""
         length = self._embedder.dimensions
         near, matches = distance(length), _MATCHES.format(length=sql.Literal(length))
+        if self._query.filters:
+            matches += _FILTERS
         statement = _SEARCH.format(
             dense=_DENSE.format(matches=matches, order=sql.SQL("({}) + 0").format(near) if exact else near),
             lexical=_LEXICAL.format(matches=matches),

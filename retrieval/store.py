@@ -154,6 +154,14 @@ class PassageStore:
 
         return await self._pool.run(delete, WRITE_LIMIT_S) if names else 0
 
+    async def refresh_statistics(self) -> None:
+        """Has the planner know how much there is: the choice between index and scan hangs on it, and autovacuum comes late."""
+
+        async def analyze(connection: Connection) -> None:
+            await connection.execute("ANALYZE collection, document, passage")
+
+        await self._pool.run(analyze, WRITE_LIMIT_S)
+
     async def remove(self, document_id: str, tenant: str = "default") -> bool:
         """Removes one document of `tenant` with its passages; whether there was one."""
 

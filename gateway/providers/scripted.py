@@ -6,6 +6,7 @@ adapters hold nothing of a request but bounded tallies of what each question has
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Hashable
+from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -26,6 +27,8 @@ from streaming.faults import (
 )
 from streaming.ports import Cited, Piece, Prompt, Stopped, StopReason, Text, Usage
 
+T = TypeVar("T")
+
 NAME = "scripted"
 REMEMBERED = 4_096  # questions of which a tally is kept; a forgotten one starts anew
 READ_TOKENS = 512  # at most this many late tokens in one batch: about what one 64 KiB read would bring
@@ -39,26 +42,30 @@ STOPS = {
 
 
 class Tally:
-    """Numbers, per question, the different things it was given: the first is 1, the same thing has the same number again."""
+    """Numbers, per question, the different things it was given, and counts its calls. Remembers the latest questions only."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[Hashable, dict[Hashable, int]] = OrderedDict()
+        self._calls: OrderedDict[Hashable, int] = OrderedDict()
 
     def number(self, question: Hashable, given: Hashable) -> int:
-        """Which of the different things given to `question` this one is."""
-        seen = self._of(question)
+        """Which of the different things given to `question` this one is: the first is 1, the same one has the same number again."""
+        seen = self._seen.pop(question, {})
+        keep(self._seen, question, seen)
         return seen.setdefault(given, len(seen) + 1)
 
     def count(self, question: Hashable) -> int:
         """How often this has been called for `question`, this time included."""
-        return self.number(question, len(self._of(question)))
+        calls = self._calls.pop(question, 0) + 1
+        keep(self._calls, question, calls)
+        return calls
 
-    def _of(self, question: Hashable) -> dict[Hashable, int]:
-        seen = self._seen.setdefault(question, {})
-        self._seen.move_to_end(question)
-        if len(self._seen) > REMEMBERED:
-            self._seen.popitem(last=False)
-        return seen
+
+def keep(store: OrderedDict[Hashable, T], key: Hashable, value: T) -> None:
+    """Puts `value` last, and forgets the first when there are more than REMEMBERED."""
+    store[key] = value
+    if len(store) > REMEMBERED:
+        store.popitem(last=False)
 
 
 class ScriptedRetriever:

@@ -51,6 +51,14 @@ async def test_a_stop_reason_without_message_stop_is_an_answer() -> None:
     assert pieces[-1] == Stopped(StopReason.END, Usage(pieces_input(pieces), 20))
 
 
+@pytest.mark.parametrize("fault", ["none", "unstopped@20"])
+async def test_a_connection_that_breaks_after_the_stop_reason_takes_nothing_away(fault: str) -> None:
+    async with claude() as (generator, _):
+        pieces = await read(await generator.draft(prompt(f"q [[tokens=20 fault={fault}]] [[wire: break_end=1]]")))
+    assert text_of(pieces) == "".join(QUICK.words(1)[:20])
+    assert pieces[-1] == Stopped(StopReason.END, Usage(pieces_input(pieces), 20))
+
+
 @pytest.mark.parametrize("after", [0, 10])
 async def test_an_overload_inside_a_stream_of_status_200_is_an_overload(after: int) -> None:
     pieces: list[Piece] = []

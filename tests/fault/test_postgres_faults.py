@@ -1,6 +1,8 @@
 """The database goes away: killed, restarted, or silent behind something that keeps the connection open (FIELD_REPORTS E5)."""
 
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import anyio
 import psycopg
@@ -8,10 +10,13 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from gateway.gaps import PostgresGaps
+from retrieval.cluster import Cluster
+from retrieval.embedded import EmbeddedPostgres
 from retrieval.faults import RetrievalUnavailable
 from retrieval.pool import Connection, Pool, open_pool
 from retrieval.ports import Query
 from retrieval.postgres import PostgresRetriever
+from retrieval.schema import migrate
 from streaming.ports import Gap
 from tests.support.embedders import HashingEmbedder
 from tests.support.library import shelve
@@ -27,6 +32,13 @@ HEAL_LIMIT_S = 20
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="gw-home-") as folder:
+        Path(folder).chmod(0o711)  # run by root, the server's unprivileged account must get in
+        yield Path(folder)
 
 
 @pytest.fixture
@@ -158,6 +170,40 @@ async def test_a_connection_killed_in_mid_work_is_replaced_and_the_work_done_aga
 
     assert await direct.run(work) == 2
     assert direct.in_use == 0
+
+
+async def test_a_server_that_was_restarted_is_used_again(home: Path) -> None:
+    embedder = HashingEmbedder()
+    async with EmbeddedPostgres(home) as url:
+        await migrate(url)
+        async with open_pool(url, size=3) as pool:
+            await shelve(pool, embedder, {"tea": "Tea is hot."})
+            retriever = PostgresRetriever(pool, embedder, limit_s=2)
+            await retriever.retrieve(Query("tea"))
+            await anyio.to_thread.run_sync(restart, home)
+            await _healed(pool, retriever)
+
+
+def restart(home: Path) -> None:
+    cluster = Cluster(home / "postgres")
+    cluster.stop()
+    assert cluster.start()
+
+
+async def test_a_server_that_is_away_is_unavailable_and_used_once_it_is_back(home: Path) -> None:
+    embedder = HashingEmbedder()
+    async with EmbeddedPostgres(home) as url:
+        await migrate(url)
+        async with open_pool(url, size=3) as pool:
+            await shelve(pool, embedder, {"tea": "Tea is hot."})
+            retriever = PostgresRetriever(pool, embedder, limit_s=1)
+            cluster = Cluster(home / "postgres")
+            await anyio.to_thread.run_sync(cluster.stop)
+            for _ in range(4):
+                with pytest.raises(RetrievalUnavailable):
+                    await retriever.retrieve(Query("tea"))
+            await anyio.to_thread.run_sync(cluster.start)
+            await _healed(pool, retriever)
 
 
 async def test_work_whose_connection_dies_every_time_is_unavailable(direct: Pool, database_url: str) -> None:

@@ -1,7 +1,7 @@
 """The pool on a real server: cancellation, contention, settings that do not leak (FIELD_REPORTS B2, E2, E8, E9)."""
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import anyio
 import psycopg
@@ -218,12 +218,17 @@ async def test_behind_pgbouncer_nothing_is_prepared(database_url: str, pgbouncer
         assert bool(await pool.run(statements)) is prepared
 
 
-async def test_a_database_that_was_never_migrated_says_what_to_do(server_url: str) -> None:
+@pytest.fixture
+def unmigrated_url(server_url: str) -> Iterator[str]:
     with fresh_database(server_url, migrated=False) as url, psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION vector")
-        async with open_pool(url, size=1) as pool:
-            with pytest.raises(RetrievalMisconfigured, match="gateway migrate"):
-                await PostgresRetriever(pool, HashingEmbedder()).retrieve(Query("tea"))
+        yield url
+
+
+async def test_a_database_that_was_never_migrated_says_what_to_do(unmigrated_url: str) -> None:
+    async with open_pool(unmigrated_url, size=1) as pool:
+        with pytest.raises(RetrievalMisconfigured, match="gateway migrate"):
+            await PostgresRetriever(pool, HashingEmbedder()).retrieve(Query("tea"))
 
 
 async def test_an_address_that_is_none_is_refused_without_repeating_it() -> None:

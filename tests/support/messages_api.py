@@ -150,6 +150,10 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    @property
+    def _is_lost(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
     def _note_closed(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -177,7 +181,7 @@ class Connection(asyncio.Protocol):
 
     def _play(self) -> None:
         """Writes all that is due, and comes back when the next is."""
-        while (playing := self._playing) is not None and not self._is_full:
+        while (playing := self._playing) is not None and not self._is_full and not self._is_lost:
             due_s = self._due_s(playing)
             if due_s is None:
                 return

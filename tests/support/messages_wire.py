@@ -35,7 +35,7 @@ class Wire:
     `thinking`: deltas of a thinking block before the text; `pings`: before the first token; `ping_ms`: pings all through a stall;
     `unknown`: 1 adds events, blocks, deltas and fields that nobody knows; `split`: bytes per HTTP chunk; `crlf`: 1 for CRLF line
     ends; `cite_first`: 1 puts the citation before its text; `linger_ms`: silence between `message_stop` and the end of the body;
-    `retry_after`: seconds, with a 429 or 529.
+    `break_end`: 1 breaks the connection where the body would end; `retry_after`: seconds, with a 429 or 529.
     """
 
     thinking: int = 0
@@ -46,6 +46,7 @@ class Wire:
     crlf: int = 0
     cite_first: int = 0
     linger_ms: int = 0
+    break_end: int = 0
     retry_after: int = 0
 
     @staticmethod
@@ -225,7 +226,7 @@ class Answer:
             case FaultKind.STALL:
                 return "never"
             case _:
-                return "whole"
+                return "cut" if self._wire.break_end else "whole"
 
     @property
     def over_s(self) -> float:

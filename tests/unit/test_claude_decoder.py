@@ -166,6 +166,16 @@ def test_comments_and_several_data_lines_are_understood() -> None:
     assert Frames().feed(b': hi\n\nevent: x\ndata: {"a":\ndata:1}\nid: 3\n\ndata: [1]\n\n') == [{"a": 1}]
 
 
+def test_a_line_end_cut_in_two_is_one_line_end() -> None:
+    frames = Frames()
+    assert [frames.feed(part) for part in (b'data: {"a":\r', b"\ndata: 1}\r", b"\n\r", b"\n")] == [
+        [],
+        [],
+        [{"a": 1}],
+        [],
+    ]
+
+
 @given(st.text())
 def test_sentences_joined_are_the_text(said: str) -> None:
     parts = sentences(said)

@@ -74,6 +74,9 @@ async def test_open_drafts_are_counted() -> None:
 def test_a_tally_forgets_the_oldest_question() -> None:
     tally = Tally()
     assert [tally.count("first"), tally.count("first")] == [1, 2]
+    assert [tally.number("first", given) for given in "aab"] == [1, 1, 2]
     for n in range(REMEMBERED):
         tally.count(n)
+        tally.number(n, "a")
     assert tally.count("first") == 1
+    assert tally.number("first", "b") == 1

@@ -1,7 +1,5 @@
-"""The one client of the model's service, with its faults made ours. What else a file needs of the SDK, it imports for its type alone."""
+"""The one client of the model's service. What another file needs of the SDK, it imports for its type alone."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from math import inf
 
 import httpx2
@@ -39,20 +37,12 @@ def read_limit_s(client: AsyncAnthropic) -> float:
     return inf if limit is None else limit
 
 
-@contextmanager
-def our_faults(model: str) -> Iterator[None]:
-    """Raises what goes wrong inside as a GeneratorFault, from the SDK's own error. Cancellation passes."""
-    try:
-        yield
-    except APIError as error:
-        raise _fault_of(error, model) from error
-    except httpx2.TimeoutException as error:
-        raise unavailable("was silent for too long") from error
-    except httpx2.TransportError as error:
-        raise AnswerIncomplete("the connection to the model's service broke before the answer was whole") from error
+CLIENT_ERRORS = (APIError, httpx2.TransportError)
+"""What the SDK raises when a request fails, and what its HTTP client raises while a body is read."""
 
 
-def _fault_of(error: APIError, model: str) -> GeneratorFault:
+def our_fault(error: APIError | httpx2.TransportError, model: str) -> GeneratorFault:
+    """What went wrong with a request for `model`, in our words; to be raised `from` the SDK's own error."""
     match error:
         case APIStatusError():
             return fault_of_status(error.status_code, error.type, model)
@@ -60,5 +50,9 @@ def _fault_of(error: APIError, model: str) -> GeneratorFault:
             return unavailable("did not answer in time")
         case APIConnectionError():
             return unavailable("cannot be reached")
+        case httpx2.TimeoutException():
+            return unavailable("was silent for too long")
+        case httpx2.TransportError():
+            return AnswerIncomplete("the connection to the model's service broke before the answer was whole")
         case _:
             return unavailable("answered in a form that is not its own")

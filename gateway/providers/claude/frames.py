@@ -33,5 +33,10 @@ class Frames:
 
 
 def _value(block: bytes) -> object:
-    lines = [line[5:].removeprefix(b" ") for line in block.split(b"\n") if line.startswith(b"data:")]
-    return json.loads(b"\n".join(lines)) if lines else None
+    before, found, data = block.partition(b"data:")
+    if not found:
+        return None
+    if (before and not before.endswith(b"\n")) or b"\n" in data:  # else it is the one data line, and the last
+        lines = [line[5:].removeprefix(b" ") for line in block.split(b"\n") if line.startswith(b"data:")]
+        data = b"\n".join(lines)
+    return json.loads(data.decode()) if data else None

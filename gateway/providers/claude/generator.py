@@ -4,16 +4,16 @@ The SDK's own event objects cost 37 to 64 microseconds of CPU per token, the byt
 """
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
 
-from gateway.providers.claude.client import our_faults, read_limit_s
+from gateway.providers.claude.client import CLIENT_ERRORS, our_fault, read_limit_s
 from gateway.providers.claude.decoder import Decoder
 from gateway.providers.claude.faults import unavailable
 from gateway.providers.claude.request import citable, messages
 from grading.prompts import GENERATOR_SYSTEM
-from streaming.faults import AnswerIncomplete, GeneratorFault
 from streaming.ports import Piece, Prompt
 
 if TYPE_CHECKING:
@@ -43,8 +43,10 @@ class AnthropicGenerator:
             stream=True,
             extra_headers=UNCOMPRESSED,
         )
-        with our_faults(self.name):
+        try:
             response = await opening.__aenter__()
+        except CLIENT_ERRORS as error:
+            raise our_fault(error, self.name) from error
         decoder = Decoder(tuple(n for n, _ in citable(prompt)), self.name)
         return AnthropicDraft(response.http_response, decoder, self.name, read_limit_s(self._client))
 
@@ -52,7 +54,7 @@ class AnthropicGenerator:
 class AnthropicDraft:
     """One streamed answer. A batch is what one chunk of the body brought.
 
-    `silence_s` bounds the time without an event other than a ping; between pings it is noticed with the next one.
+    `silence_s` bounds how long pings alone keep it waiting; without them the client's own limit on a read does.
     """
 
     def __init__(self, response: "Response", decoder: Decoder, model: str, silence_s: float) -> None:
@@ -62,7 +64,7 @@ class AnthropicDraft:
         self._model = model
         self._silence_s = silence_s
         self._heard = 0
-        self._heard_at_s = anyio.current_time()
+        self._silent_since_s: float | None = None
         self._is_read = False
 
     def __aiter__(self) -> AsyncIterator[tuple[Piece, ...]]:
@@ -93,24 +95,23 @@ class AnthropicDraft:
     async def _read(self) -> bytes | None:
         """The next chunk of the body; None at its end, which may be a broken one once the stop reason is known."""
         try:
-            with our_faults(self._model):
-                return await anext(self._chunks, None)
-        except AnswerIncomplete:
+            return await anext(self._chunks, None)
+        except CLIENT_ERRORS as error:
             if self._decoder.is_stopping:
                 return None
-            raise
+            raise our_fault(error, self._model) from error
 
     async def _read_end_of_body(self) -> None:
-        try:
-            with anyio.move_on_after(BODY_END_LIMIT_S), our_faults(self._model):
-                while await anext(self._chunks, None) is not None:
-                    pass
-        except GeneratorFault:
-            pass  # the answer is whole; only its connection is lost
+        with anyio.move_on_after(BODY_END_LIMIT_S), suppress(*CLIENT_ERRORS):  # the answer is whole, come what may
+            while await anext(self._chunks, None) is not None:
+                pass
 
     def _mind_silence(self) -> None:
-        now_s = anyio.current_time()
         if self._decoder.heard > self._heard:
-            self._heard, self._heard_at_s = self._decoder.heard, now_s
-        elif now_s - self._heard_at_s > self._silence_s:
+            self._heard, self._silent_since_s = self._decoder.heard, None
+            return
+        now_s = anyio.current_time()
+        if self._silent_since_s is None:
+            self._silent_since_s = now_s
+        elif now_s - self._silent_since_s > self._silence_s:
             raise unavailable(f"sent nothing but pings for {self._silence_s:g} s")

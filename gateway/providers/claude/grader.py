@@ -2,13 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from gateway.providers.claude.client import our_faults
+from gateway.providers.claude.client import CLIENT_ERRORS, our_fault
 from grading.faults import GraderUnavailable
 from grading.grade import Grade
 from grading.parse import parse_grade
 from grading.prompts import GRADE_SCHEMA, GRADER_SYSTEM, grader_message
 from retrieval.passage import Passage
-from streaming.faults import GeneratorFault
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -28,16 +27,15 @@ class AnthropicGrader:
     async def grade(self, question: str, passages: tuple[Passage, ...]) -> Grade:
         """As the port promises. A grader that refuses, is cut short or answers nonsense is unavailable; it is never a bad grade."""
         try:
-            with our_faults(self.name):
-                message = await self._client.messages.create(
-                    model=self.name,
-                    max_tokens=GRADE_LIMIT_TOKENS,
-                    system=GRADER_SYSTEM,
-                    messages=[{"role": "user", "content": grader_message(question, passages)}],
-                    output_config={"format": {"type": "json_schema", "schema": GRADE_SCHEMA}},
-                )
-        except GeneratorFault as fault:
-            raise GraderUnavailable(f"no verdict: {fault}") from fault
+            message = await self._client.messages.create(
+                model=self.name,
+                max_tokens=GRADE_LIMIT_TOKENS,
+                system=GRADER_SYSTEM,
+                messages=[{"role": "user", "content": grader_message(question, passages)}],
+                output_config={"format": {"type": "json_schema", "schema": GRADE_SCHEMA}},
+            )
+        except CLIENT_ERRORS as error:
+            raise GraderUnavailable(f"no verdict: {our_fault(error, self.name)}") from error
         return self._read(message)
 
     def _read(self, message: "Message") -> Grade:

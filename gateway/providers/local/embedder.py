@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from gateway.providers.local.faults import LocalModelMissing
+from gateway.providers.local.faults import LocalModelMissing, told
 from gateway.providers.local.files import embedding_files
 from gateway.providers.local.network import Network
 from gateway.providers.local.slots import Slots, Urgency
@@ -50,10 +50,9 @@ class BgeEmbedder:
             return [0.0] * self.dimensions
         try:
             vector = await self._slots.run(urgency, partial(self._vector, prefix + text))
-        except LocalModelMissing:
-            raise
         except Exception as error:
-            raise EmbeddingFailed(f"the local embedding model failed on a text of {len(text)} characters") from error
+            message = f"the local embedding model failed on a text of {len(text)} characters"
+            raise EmbeddingFailed(told(error, message)) from error
         if len(vector) != self.dimensions:
             raise EmbeddingFailed(
                 f"the local embedding model gave {len(vector)} dimensions instead of {self.dimensions}"

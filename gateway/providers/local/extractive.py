@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from anyio import lowlevel
 
-from gateway.providers.local.faults import LocalModelMissing
+from gateway.providers.local.faults import told
 from gateway.providers.local.pairs import PairScorer
 from gateway.providers.local.quotes import Quote, quotes, unrepeated
 from gateway.providers.local.reranker import full_text
 from gateway.providers.local.slots import Urgency
 from grading.words import content_words, stem
 from retrieval.passage import Passage
-from streaming.faults import GeneratorMisconfigured, GeneratorUnavailable
+from streaming.faults import GeneratorUnavailable
 from streaming.ports import Cited, Draft, Piece, Prompt, Stopped, StopReason, Text
 
 PREAMBLE = "Quoted from your documents; no model wrote this.\n\n"
@@ -31,6 +31,7 @@ PASSAGE_WEIGHT = 0.5
 MARGIN = 5.0
 HIGHEST_LOGIT = 11.0  # the cross-encoder's; a passage none of whose sentences can reach the margin is not read
 CHARACTERS_PER_TOKEN = 4
+SENTENCE_ENDS = (".", "!", "?", '."', ".”", ".)")
 
 
 class ExtractiveGenerator:
@@ -96,10 +97,8 @@ async def _scored(question: str, n: int, passage: Passage, logit: float, pairs: 
 def _faults_named() -> Iterator[None]:
     try:
         yield
-    except LocalModelMissing as error:
-        raise GeneratorMisconfigured(str(error)) from error
     except Exception as error:
-        raise GeneratorUnavailable("the local model that picks the quotes failed") from error
+        raise GeneratorUnavailable(told(error, "the local model that picks the quotes failed")) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +138,12 @@ class Picks:
 
 
 class Page:
-    """The answer's text as it grows, in characters: one paragraph for each passage. Pure."""
+    """The answer's text as it grows, in characters: the sentences of a passage are a paragraph, others stand alone. Pure."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._length = 0
-        self._last: int | None = None
+        self._last: Quote | None = None
 
     def opening(self) -> Text:
         self._length = len(PREAMBLE)
@@ -156,10 +155,14 @@ class Page:
 
     def quoted(self, quote: Quote) -> tuple[Text, Cited]:
         """The quote's text and its citation, whose offsets leave out what parts it from the quote before."""
-        gap = "" if self._last is None else " " if self._last == quote.n else "\n\n"
+        gap = "" if self._last is None else " " if self._goes_on(quote) else "\n\n"
         start = self._length + len(gap)
-        self._length, self._last = start + len(quote.shown), quote.n
+        self._length, self._last = start + len(quote.shown), quote
         return Text(gap + quote.shown), Cited(quote.n, start, self._length, quote.raw)
+
+    def _goes_on(self, quote: Quote) -> bool:
+        """Whether the quote follows a whole sentence of the same passage, not a list item or a table row."""
+        return self._last is not None and self._last.n == quote.n and self._last.shown.endswith(SENTENCE_ENDS)
 
 
 def nearest(question: str, found: list[Quote], most: int) -> list[Quote]:

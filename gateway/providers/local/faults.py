@@ -10,3 +10,10 @@ class LocalModelMissing(GatewayFault):
     """
 
     type = "local_model_missing"
+
+
+def told(error: Exception, otherwise: str) -> str:
+    """What to tell of `error`: what a missing model says of itself (also inside a group), `otherwise` of anything else."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) if isinstance(error, LocalModelMissing) else otherwise

@@ -7,6 +7,7 @@ from functools import partial
 
 import anyio
 
+from gateway.providers.local.faults import told
 from gateway.providers.local.judgement import JUNK_COST, Reading, judged
 from gateway.providers.local.network import Network
 from gateway.providers.local.pairs import PairScorer
@@ -42,12 +43,18 @@ class ReaderGrader:
         try:
             reading, logits = await self._measured(question, pieces, texts)
         except Exception as error:
-            raise GraderUnavailable(f"the local grader failed on {len(passages)} passages") from error
+            raise GraderUnavailable(told(error, f"the local grader failed on {len(passages)} passages")) from error
         return judged(question, texts, reading, logits, self._junk_cost)
 
     async def read(self, question: str, pieces: Sequence[Piece]) -> Reading:
         """The reader's logits for the set, packed to 250 tokens: one run of 25 to 70 ms. Raises what the network raises."""
-        return await self._slots.run(Urgency.VERDICT, partial(self._reading, question, tuple(pieces)))
+        return await self._slots.run(
+            Urgency.VERDICT, lambda: self._reading(question, pack(question, pieces, BUDGET_TOKENS))
+        )
+
+    async def read_text(self, question: str, text: str, urgency: Urgency = Urgency.VERDICT) -> Reading:
+        """The logits for a text that is packed already; as `read`."""
+        return await self._slots.run(urgency, partial(self._reading, question, text))
 
     async def _measured(self, question: str, pieces: list[Piece], texts: list[str]) -> tuple[Reading, list[float]]:
         readings: list[Reading] = []
@@ -60,7 +67,6 @@ class ReaderGrader:
             logits = await self._pairs.scores(question, texts, Urgency.VERDICT)
         return readings[0], logits
 
-    def _reading(self, question: str, pieces: tuple[Piece, ...]) -> Reading:
-        packed = pack(question, pieces, BUDGET_TOKENS)
-        logits = self.network.run(first_words(question, QUESTION_WORDS), packed)[0]
+    def _reading(self, question: str, text: str) -> Reading:
+        logits = self.network.run(first_words(question, QUESTION_WORDS), text)[0]
         return Reading(*(float(each) for each in logits))

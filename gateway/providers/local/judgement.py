@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import exp, log
 
 from grading.grade import Grade, Verdict
-from grading.words import uncovered
+from grading.relevant import lacking, relevant_numbers
 
 JUNK_COST = (
     5.0  # an answer released on a set that does not support it costs as much as refusing five that are supported
@@ -17,9 +17,6 @@ JUNK_COST = (
 # of these questions; on rgb_en (news), of which it saw none, its AUC is .68 and .46 of the sets labelled insufficient are released.
 MARGIN_WEIGHT = 0.71
 MARGIN_CONSTANT = 0.07
-# The cross-encoder's logit from which a passage counts as relevant: keeps .80 of the evidence in those sets and .55 of the other passages.
-# Low on purpose: a citation to a passage that is not relevant is dropped, and evidence of a second hop scores low.
-RELEVANT_LOGIT = -5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +53,9 @@ def judged(question: str, texts: Sequence[str], reading: Reading, logits: Sequen
     A sufficient or partial set has at least one relevant passage; a sufficient one misses nothing, any other says what it misses.
     """
     verdict = reading.verdict(junk_cost)
-    relevant = _relevant(logits, at_least_one=verdict is not Verdict.INSUFFICIENT)
+    relevant = relevant_numbers(logits, at_least_one=verdict is not Verdict.INSUFFICIENT)
     missing = None if verdict is Verdict.SUFFICIENT else lacking(question, [texts[n - 1] for n in relevant])
     return Grade(verdict, missing, relevant, grader="reader", p_sufficient=reading.p_sufficient)
-
-
-def _relevant(logits: Sequence[float], at_least_one: bool) -> tuple[int, ...]:
-    found = tuple(n for n, logit in enumerate(logits, 1) if logit >= RELEVANT_LOGIT)
-    if found or not at_least_one or not logits:
-        return found
-    return (max(range(1, len(logits) + 1), key=lambda n: logits[n - 1]),)
-
-
-def lacking(question: str, texts: Sequence[str]) -> str:
-    """What of the question `texts` do not speak of, in its own words; never empty.
-
-    When they mention every word of it, what is missing is a passage that says so in so many words, and that is said.
-    """
-    words = ", ".join(uncovered(question, texts))
-    return words or f"a direct answer to: {' '.join(question.split()) or 'the question'}"
 
 
 def _log_sum(a: float, b: float) -> float:

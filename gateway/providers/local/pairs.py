@@ -27,6 +27,11 @@ class PairScorer:
         self._known: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._coming: dict[tuple[str, str], anyio.Event] = {}
 
+    @property
+    def known(self) -> int:
+        """How many pairs are remembered."""
+        return len(self._known)
+
     async def score(self, question: str, text: str, urgency: Urgency) -> float:
         """The logit: above 0 usually relevant, below -5 hardly ever. A pair that is being computed for another caller is waited for."""
         pair = (first_words(question, QUESTION_WORDS), text)

@@ -6,8 +6,13 @@ from dataclasses import dataclass
 
 from grading.words import words
 
-LONGEST_QUOTE = 400  # characters; a longer run without a full stop (tables, text out of a PDF) is parted at a blank
+LONGEST_QUOTE = (
+    600  # characters; a longer run without a full stop (a list in a sentence, text out of a PDF) is parted at a blank
+)
+NEARLY_LONGEST = 560  # what is longer and ends without a sign was parted, and is shown so
 FEWEST_WORDS = 3  # "Yes." or "Note:" quoted alone says nothing
+LONGEST_TERM = 5  # words that the first of two cells may have to be shown as a term and its meaning
+ENDS = (".", "!", "?", "…", ":", ";")
 
 _FENCE = re.compile(r"\s*(```|~~~)")
 _FENCE_LINES = re.compile(r"^\s*(?:```|~~~).*$", re.MULTILINE)
@@ -25,6 +30,7 @@ _ABBREVIATION = re.compile(
     re.IGNORECASE,
 )
 _BARE_NUMBER = re.compile(r"\d+\.")
+_QUOTED_LINE = re.compile(r"\n\s*>\s?")
 _CELL_END = re.compile(r"\s+\|\s+")
 _PATH_MARK = " › "  # parts the headings in a passage's title (retrieval/chunk.py)
 _LINK = re.compile(r"!?\[([^\]]*)\]\((?:[^()\s]|\([^()]*\))*(?:\s+\"[^\"]*\")?\)")
@@ -68,12 +74,18 @@ def is_telling(quote: Quote) -> bool:
 
 
 def shown(raw: str) -> str:
-    """Markdown source as a line of prose: links by their text, no bold marks, cells of a table row parted by `; `, blanks single."""
-    line = raw
-    if _ROW.match(raw):
-        first, *others = [cell.strip().replace("\\|", "|") for cell in _CELL_END.split(raw.strip().strip("|"))]
-        line = f"{first}: {'; '.join(cell for cell in others if cell)}"
-    return " ".join(_EMPHASIS.sub("", _LINK.sub(r"\1", re.sub(r"\n\s*>\s?", "\n", line))).split())
+    """The source as a line of prose: links by their text, no bold marks, a table row as `word: what is said of it`, blanks single."""
+    line = _row_shown(raw) if _ROW.match(raw) else _QUOTED_LINE.sub("\n", raw)
+    prose = " ".join(_EMPHASIS.sub("", _LINK.sub(r"\1", line)).split())
+    return f"{prose} …" if len(raw) > NEARLY_LONGEST and prose[-1:] not in ENDS else prose
+
+
+def _row_shown(row: str) -> str:
+    cells = [cell.strip().replace("\\|", "|") for cell in _CELL_END.split(row.strip().strip("|"))]
+    is_edged = row.lstrip().startswith("|")
+    if not is_edged and (len(cells) > 2 or len(cells[0].split()) > LONGEST_TERM):
+        return row  # perhaps no table at all
+    return f"{cells[0]}: {'; '.join(cell for cell in cells[1:] if cell)}"
 
 
 def _quote(n: int, text: str, start: int, end: int) -> Quote | None:
@@ -84,7 +96,7 @@ def _quote(n: int, text: str, start: int, end: int) -> Quote | None:
 def _spans(text: str) -> Iterator[tuple[int, int]]:
     for start, end in _blocks(text):
         if _ROW.match(text[start:end]):
-            yield start, end
+            yield from _parts(text, start, end)
         else:
             yield from _sentences(text, start, end)
 
@@ -175,5 +187,8 @@ def _parts(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def unrepeated(found: Iterable[Quote]) -> list[Quote]:
-    """The quotes in order, each wording once."""
-    return list({quote.key: quote for quote in reversed(list(found))}.values())[::-1]
+    """The quotes in order, each wording once, where it comes first."""
+    kept: dict[str, Quote] = {}
+    for quote in found:
+        kept.setdefault(quote.key, quote)
+    return list(kept.values())

@@ -1,5 +1,6 @@
 """The cross-encoder as a reranker."""
 
+from gateway.providers.local.faults import told
 from gateway.providers.local.pairs import PairScorer
 from gateway.providers.local.slots import Urgency
 from grading.evidence import piece
@@ -21,7 +22,7 @@ class CrossEncoder:
         try:
             logits = await self._pairs.scores(question, texts, Urgency.VERDICT)
         except Exception as error:
-            raise RetrievalUnavailable(f"the local reranker failed on {len(passages)} passages") from error
+            raise RetrievalUnavailable(told(error, f"the local reranker failed on {len(passages)} passages")) from error
         scored = [each.scored("rerank", logit) for each, logit in zip(passages, logits, strict=True)]
         return tuple(sorted(scored, key=lambda each: -each.score)[:k])
 

@@ -1,0 +1,1 @@
+"""`gateway eval`: labelled files in, figures out."""

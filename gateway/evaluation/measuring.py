@@ -1,0 +1,95 @@
+"""Measures of many cases, with a memory on disk: the models run once for each set, however often it is fitted or evaluated."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from gateway.evaluation.cases import Case
+from grading.calibrated import Measure
+from grading.signals import Margins, Measured
+
+SIDE_BY_SIDE = 3  # cases; keeps every core busy while one of them packs its passages
+MEASURES_VERSION = "1"  # of what is measured: a memory of another version is of no use
+
+Progress = Callable[[int, int], None]
+"""(measured, all) after each case."""
+
+
+async def measured(
+    cases: Sequence[Case], measure: Measure, memory: "Memory", progress: Progress | None = None
+) -> list[Measured | None]:
+    """What the models say of each case, in order; None for an empty set. What the memory holds is not measured again.
+
+    On cancellation what has been measured stays in the memory.
+    """
+    found: list[Measured | None] = [None] * len(cases)
+    done = 0
+    gate = anyio.Semaphore(SIDE_BY_SIDE)
+
+    async def one(place: int, case: Case) -> None:
+        nonlocal done
+        async with gate:
+            known = memory.get(case)
+            if known is None and case.passages:
+                known = await measure(case.question, case.passages)
+                memory.keep(case, known)
+            found[place] = known
+            done += 1
+            if progress is not None:
+                progress(done, len(cases))
+
+    async with anyio.create_task_group() as tasks:
+        for place, case in enumerate(cases):
+            tasks.start_soon(one, place, case)
+    return found
+
+
+class Memory:
+    """Measures by question and passages, one JSON line each, in a file or (without one) for this run alone."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._known: dict[str, Measured] = {}
+        if file is not None and file.exists():
+            for line in file.read_text(encoding="utf-8").splitlines():
+                self._read(line)
+
+    def get(self, case: Case) -> Measured | None:
+        return self._known.get(key_of(case))
+
+    def keep(self, case: Case, found: Measured) -> None:
+        """Remembers; a file grows by one line."""
+        key = key_of(case)
+        self._known[key] = found
+        if self._file is not None:
+            with self._file.open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps({"key": key, **asdict(found)}) + "\n")
+
+    def _read(self, line: str) -> None:
+        try:
+            value = json.loads(line)
+            self._known[value.pop("key")] = _measured(value)
+        except (ValueError, KeyError, TypeError):
+            return  # the last line of a run that was killed
+
+
+def key_of(case: Case) -> str:
+    """Changes with whatever the measures depend on."""
+    told = [MEASURES_VERSION, case.question, *((each.title, each.text) for each in case.passages)]
+    return sha256(json.dumps(told).encode()).hexdigest()[:32]
+
+
+def _measured(value: dict[str, Any]) -> Measured:
+    return Measured(
+        whole=Margins(**value["whole"]),
+        narrow=Margins(**value["narrow"]),
+        logits=tuple(value["logits"]),
+        clause_logits=tuple(value["clause_logits"]),
+        similar=tuple((str(piece), float(cosine)) for piece, cosine in value["similar"]),
+        cosines=tuple(value["cosines"]),
+    )

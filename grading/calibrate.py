@@ -1,0 +1,353 @@
+"""From signals to a probability with a stated error: a logistic model fitted on labelled cases. Pure, and the same for the same input.
+
+Method: ridge-penalised logistic regression on standardised signals, fitted by Newton's method (iteratively reweighted least squares,
+Hastie et al., The Elements of Statistical Learning, 4.4.1); every set of cases weighs the same, whatever its size. The logistic link
+is its own calibration (Platt 1999). The error of a probability comes from the covariance of the weights over bootstrap draws of whole
+questions (one Newton step from the fit for each draw), by the delta method.
+"""
+
+import json
+import random
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from math import exp, fsum, isfinite, log, sqrt
+from typing import Any
+
+FORMAT = 1
+RIDGE = 4.0  # in cases: as strong as this many cases that say nothing about a weight; chosen by cross-validation, flat from 1 to 16
+NEWTON_STEPS = 25
+CONVERGED = 1e-8
+BOOTSTRAP_DRAWS = 40
+FOLDS = 5
+BAND_PRECISION = 0.95
+FEWEST_BEYOND_BAND = 20  # cases; a cut that rests on fewer is luck
+COST_RATIO = 5.0  # an answer released on junk costs as much as refusing five that are supported
+
+Vector = list[float]
+Matrix = list[Vector]
+
+
+class CalibrationInvalid(ValueError):
+    """Raised when a stored calibration cannot be read: not JSON, another format, a field missing or out of bounds."""
+
+
+class TooFewCases(ValueError):
+    """Raised when there is nothing to fit: fewer than two groups with a sufficient and two with a not sufficient case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One labelled case. `group` (the question) is never parted between folds; each `origin` (the set) weighs the same in a fit."""
+
+    values: tuple[float, ...]
+    sufficient: bool
+    group: str
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A probability and its standard error (both 0..1) as far as the number of labelled cases explains it."""
+
+    p: float
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A fitted model; `names` are signals in the order of `weights`.
+
+    From `threshold` on a set is sufficient, where no other judge follows; `low` <= p < `high` is the borderline band, which a cascade
+    hands to the next judge. `data` says in words what it was fitted on, `made` the day (ISO 8601).
+    """
+
+    names: tuple[str, ...]
+    means: tuple[float, ...]
+    scales: tuple[float, ...]
+    weights: tuple[float, ...]
+    constant: float
+    covariance: tuple[tuple[float, ...], ...]  # of (constant, *weights)
+    threshold: float
+    low: float
+    high: float
+    cost_ratio: float = COST_RATIO
+    cases: int = 0
+    data: str = ""
+    made: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def version(self) -> str:
+        """Twelve hex digits that change with anything that changes a verdict."""
+        told = {**asdict(self), "figures": None, "data": None, "made": None}
+        return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
+
+    def estimate(self, values: Sequence[float]) -> Estimate:
+        """The probability that the set is sufficient; `values` are the signals called `names`, in their order."""
+        row = [1.0, *(standardised(*each) for each in zip(values, self.means, self.scales, strict=True))]
+        p = sigmoid(dot(row, [self.constant, *self.weights]))
+        spread = dot(row, [dot(line, row) for line in self.covariance])
+        return Estimate(p, p * (1 - p) * sqrt(max(spread, 0.0)))
+
+    def to_json(self) -> str:
+        return json.dumps({"format": FORMAT, "version": self.version, **asdict(self)}, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Calibration":
+        """Raises CalibrationInvalid, also where the figures do not fit together."""
+        try:
+            value = json.loads(text)
+            if value.pop("format") != FORMAT:
+                raise CalibrationInvalid("the calibration has another format; fit it again with `gateway calibrate`")
+            value.pop("version", None)
+            found = cls(**{name: _frozen(each) for name, each in value.items()})
+            _check(found)
+        except (TypeError, KeyError, AttributeError, json.JSONDecodeError) as error:
+            raise CalibrationInvalid(f"this is no calibration: {error}") from error
+        return found
+
+
+def fit(
+    examples: Sequence[Example],
+    names: Sequence[str],
+    *,
+    ridge: float = RIDGE,
+    cost_ratio: float = COST_RATIO,
+    data: str = "",
+    made: str = "",
+    seed: int = 0,
+) -> Calibration:
+    """The model of all examples. Its threshold follows from the cost ratio, its band from out-of-fold probabilities.
+
+    Raises TooFewCases.
+    """
+    check_enough(examples)
+    model = _model(examples, names, ridge)
+    held_out = cross_validated(examples, names, ridge=ridge)
+    low, high = band(held_out, [each.sufficient for each in examples], equal_weights(examples))
+    threshold = cost_ratio / (1 + cost_ratio)
+    return Calibration(
+        names=tuple(names),
+        means=model.means,
+        scales=model.scales,
+        weights=tuple(model.weights[1:]),
+        constant=model.weights[0],
+        covariance=_covariance(model, examples, ridge, seed),
+        threshold=threshold,
+        low=min(low, threshold),
+        high=max(high, threshold),
+        cost_ratio=cost_ratio,
+        cases=len(examples),
+        data=data,
+        made=made,
+    )
+
+
+def cross_validated(
+    examples: Sequence[Example], names: Sequence[str], *, ridge: float = RIDGE, folds: int = FOLDS
+) -> list[float]:
+    """For each example the probability by a model that saw no case of its group, in order."""
+    found = [0.5] * len(examples)
+    places = [fold_of(each.group, folds) for each in examples]
+    for fold in range(folds):
+        seen = [each for each, place in zip(examples, places, strict=True) if place != fold]
+        if len({each.sufficient for each in seen}) < 2:
+            continue
+        model = _model(seen, names, ridge)
+        for place, each in enumerate(examples):
+            if places[place] == fold:
+                found[place] = sigmoid(dot(model.row(each.values), model.weights))
+    return found
+
+
+def fold_of(group: str, folds: int = FOLDS) -> int:
+    """The fold of a group: by its name alone, so that it is the same in every run and in every file."""
+    return int.from_bytes(sha256(group.encode()).digest()[:4], "big") % folds
+
+
+def band(
+    probabilities: Sequence[float], labels: Sequence[bool], weights: Sequence[float], precision: float = BAND_PRECISION
+) -> tuple[float, float]:
+    """(low, high): below `low` and from `high` on at least `precision` of the cases, by weight, are decided rightly.
+
+    1.0 for `high` (0.0 for `low`) where no cut that 20 cases rest on is that sure.
+    """
+    ordered = sorted(zip(probabilities, labels, weights, strict=True), key=lambda each: each[0])
+    low = _sure([(p, not label, weight) for p, label, weight in ordered], precision)
+    high = _sure([(p, label, weight) for p, label, weight in reversed(ordered)], precision)
+    return (0.0 if low is None else low, 1.0 if high is None else high)
+
+
+def check_enough(examples: Sequence[Example]) -> None:
+    groups: dict[bool, set[str]] = {True: set(), False: set()}
+    for each in examples:
+        groups[each.sufficient].add(each.group)
+    if min(len(found) for found in groups.values()) < 2:
+        raise TooFewCases(
+            f"{len(examples)} labelled cases: at least two questions with a sufficient set and two with one that is not are needed"
+        )
+
+
+def equal_weights(examples: Sequence[Example]) -> Vector:
+    """A weight for each example, 1 on average, by which every origin counts the same."""
+    counts = Counter(each.origin for each in examples)
+    return [len(examples) / (len(counts) * counts[each.origin]) for each in examples]
+
+
+def sigmoid(value: float) -> float:
+    return 1 / (1 + exp(-value)) if value >= 0 else exp(value) / (1 + exp(value))
+
+
+def logit(p: float) -> float:
+    kept = min(max(p, 1e-9), 1 - 1e-9)
+    return log(kept / (1 - kept))
+
+
+def dot(a: Sequence[float], b: Sequence[float]) -> float:
+    return fsum(x * y for x, y in zip(a, b, strict=True))
+
+
+MOST_SCALES = 3.0  # a signal beyond three standard deviations says no more than one at three
+
+
+def standardised(value: float, mean: float, scale: float) -> float:
+    """In standard deviations, bounded: no signal alone can carry a verdict because one set is unlike all others."""
+    return min(max((value - mean) / scale, -MOST_SCALES), MOST_SCALES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    means: tuple[float, ...]
+    scales: tuple[float, ...]
+    weights: Vector  # the constant first
+
+    def row(self, values: Sequence[float]) -> Vector:
+        return [1.0, *(standardised(*each) for each in zip(values, self.means, self.scales, strict=True))]
+
+
+def _model(examples: Sequence[Example], names: Sequence[str], ridge: float) -> _Model:
+    weights = equal_weights(examples)
+    columns = list(zip(*(each.values for each in examples), strict=True)) or [()] * len(names)
+    means = tuple(dot(column, weights) / len(examples) for column in columns)
+    scales = tuple(
+        sqrt(dot([(value - mean) ** 2 for value in column], weights) / len(examples)) or 1.0
+        for column, mean in zip(columns, means, strict=True)
+    )
+    blank = _Model(means, scales, [0.0] * (len(names) + 1))
+    rows = [blank.row(each.values) for each in examples]
+    labels = [float(each.sufficient) for each in examples]
+    found = blank.weights
+    for _ in range(NEWTON_STEPS):
+        step = _newton(rows, labels, weights, found, ridge)
+        found = [a + b for a, b in zip(found, step, strict=True)]
+        if max(map(abs, step)) < CONVERGED:
+            break
+    return _Model(means, scales, found)
+
+
+def _newton(rows: Matrix, labels: Vector, weights: Vector, found: Vector, ridge: float) -> Vector:
+    """The next step: (X'WX + ridge)^-1 (X'(y - p) - ridge b). The constant is not penalised."""
+    size = len(found)
+    slope = [0.0] * size
+    bend = [[0.0] * size for _ in range(size)]
+    for row, label, weight in zip(rows, labels, weights, strict=True):
+        p = sigmoid(sum(map(_times, row, found)))
+        off, sharp = weight * (label - p), weight * max(p * (1 - p), 1e-6)
+        for i, value in enumerate(row):
+            slope[i] += off * value
+            scaled = sharp * value
+            line = bend[i]
+            for j in range(i + 1):
+                line[j] += scaled * row[j]
+    for i in range(size):
+        for j in range(i):
+            bend[j][i] = bend[i][j]
+        if i:
+            bend[i][i] += ridge
+            slope[i] -= ridge * found[i]
+    return solved(bend, slope)
+
+
+def _times(a: float, b: float) -> float:
+    return a * b
+
+
+def solved(matrix: Matrix, right: Vector) -> Vector:
+    """x of matrix x = right, for a symmetric positive matrix, by Cholesky; a direction without any information stays at 0."""
+    size = len(right)
+    root = [[0.0] * size for _ in range(size)]
+    for i in range(size):
+        for j in range(i + 1):
+            rest = matrix[i][j] - sum(root[i][k] * root[j][k] for k in range(j))
+            root[i][j] = sqrt(max(rest, 1e-12)) if i == j else rest / root[j][j]
+    half: Vector = []
+    for i in range(size):
+        half.append((right[i] - sum(root[i][k] * half[k] for k in range(i))) / root[i][i])
+    found = [0.0] * size
+    for i in reversed(range(size)):
+        found[i] = (half[i] - sum(root[k][i] * found[k] for k in range(i + 1, size))) / root[i][i]
+    return found
+
+
+def _covariance(model: _Model, examples: Sequence[Example], ridge: float, seed: int) -> tuple[tuple[float, ...], ...]:
+    """Of the weights over bootstrap draws of whole groups, each one Newton step away from the fit."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for place, each in enumerate(examples):
+        groups[each.group].append(place)
+    named = sorted(groups)
+    rows = [model.row(each.values) for each in examples]
+    labels = [float(each.sufficient) for each in examples]
+    weights = equal_weights(examples)
+    random_draw = random.Random(seed)
+    steps = []
+    for _ in range(BOOTSTRAP_DRAWS):
+        times = Counter(place for name in random_draw.choices(named, k=len(named)) for place in groups[name])
+        drawn = sorted(times)
+        steps.append(
+            _newton(
+                [rows[i] for i in drawn],
+                [labels[i] for i in drawn],
+                [weights[i] * times[i] for i in drawn],
+                model.weights,
+                ridge,
+            )
+        )
+    size = len(model.weights)
+    centre = [fsum(step[i] for step in steps) / len(steps) for i in range(size)]
+    return tuple(
+        tuple(
+            fsum((step[i] - centre[i]) * (step[j] - centre[j]) for step in steps) / (len(steps) - 1)
+            for j in range(size)
+        )
+        for i in range(size)
+    )
+
+
+def _sure(ordered: Sequence[tuple[float, bool, float]], precision: float) -> float | None:
+    """The last probability, surest first, up to which the weighted share of right cases is at least `precision`."""
+    right = total = 0.0
+    cut = None
+    for count, (p, is_right, weight) in enumerate(ordered, 1):
+        right += weight * is_right
+        total += weight
+        if count >= FEWEST_BEYOND_BAND and right >= precision * total:
+            cut = p
+    return cut
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(each) for each in value) if isinstance(value, list) else value
+
+
+def _check(found: Calibration) -> None:
+    size = len(found.names)
+    lines = (found.means, found.scales, found.weights)
+    numbers = [found.constant, found.threshold, found.low, found.high, *(each for line in lines for each in line)]
+    if any(len(line) != size for line in lines) or len(found.covariance) != size + 1:
+        raise CalibrationInvalid("the calibration has more signals than weights, or fewer")
+    if any(len(line) != size + 1 for line in found.covariance) or not all(isfinite(each) for each in numbers):
+        raise CalibrationInvalid("the calibration holds figures that are no finite numbers, or too few")
+    if not 0 <= found.low <= found.threshold <= found.high <= 1 or min(found.scales, default=1.0) <= 0:
+        raise CalibrationInvalid("the calibration's threshold lies outside its band, or a scale is not positive")

@@ -1,0 +1,40 @@
+"""The free grader: retrieval's own scores and the words of the question, weighed by a threshold of the collection. No model runs."""
+
+from grading.calibrate import Calibration
+from grading.calibrated import judged, nothing_found
+from grading.grade import Grade
+from grading.signals import Margins, Measured
+from retrieval.passage import Passage
+
+FREE_SIGNALS = (
+    "cover",
+    "passage_cover",
+    "sentence_cover",
+    "names_found",
+    "numbers_found",
+    "top_cosine",
+    "cosine_margin",
+)
+_NOTHING_READ = Margins(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+_RELEVANT_LOGIT = 0.0  # a passage that shares a word with the question is taken as relevant: nobody read it
+
+
+class ScoreGrader:
+    """grading.ports.Grader in microseconds. It tells on-topic from off-topic, hardly ever an answer from a look-alike: a first rung."""
+
+    name = "score"
+
+    def __init__(self, calibration: Calibration) -> None:
+        self.calibration = calibration
+
+    async def grade(self, question: str, passages: tuple[Passage, ...]) -> Grade:
+        """As the port says; never fails."""
+        if not passages:
+            return nothing_found(self.name)
+        return judged(question, passages, measured_freely(passages), self.calibration, self.name)
+
+
+def measured_freely(passages: tuple[Passage, ...]) -> Measured:
+    """What is known of a set without reading it: retrieval's cosines. Every passage counts as relevant."""
+    cosines = tuple(each.scores["cosine"] for each in passages if "cosine" in each.scores)
+    return Measured(_NOTHING_READ, _NOTHING_READ, (_RELEVANT_LOGIT,) * len(passages), cosines=cosines)

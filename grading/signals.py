@@ -1,0 +1,287 @@
+"""The cheap signals of a passage set for a question: what the local models measured and what the words alone say. Pure.
+
+Each signal is a number that rises or falls with "this set answers this question"; none of them decides alone. grading/calibrate.py
+weighs them. A signal that could not be had (no retrieval scores, one passage) has its neutral value, never NaN.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from math import exp, fsum, log, sqrt
+
+from grading.evidence import Piece
+from grading.words import STOP_WORDS, content_words, sentences, stem, words
+
+LOWEST_LOGIT = -11.5  # of the packaged cross-encoder: a passage that was not read counts as this
+
+_NAME = re.compile(r"\b[A-Z][\w'’-]*(?:\s+(?:(?:of|the|de|and|von|van)\s+)?[A-Z][\w'’-]*)*")
+_NUMBER = re.compile(r"\d[\d.,:/-]*")
+_CLAUSE_END = re.compile(
+    r"[;?]\s+|,\s+(?:and|but|or)\s+|\s+and\s+(?=(?:what|who|when|where|which|why|how|is|are|was|were|do|does|did|can)\b)",
+    re.IGNORECASE,
+)
+MOST_CLAUSES = 3
+_NEGATION = frozenset(["no", "not", "never", "none", "nor", "without", "neither", "cannot", "except", "unlike"])
+
+
+@dataclass(frozen=True, slots=True)
+class Margins:
+    """The reader's logits for a question and a packed set."""
+
+    relevance: float
+    insufficient: float
+    partial: float
+    sufficient: float
+    support: float
+    span: float
+
+    @property
+    def lead(self) -> float:
+        """How far `sufficient` leads over the two other verdicts together."""
+        return self.sufficient - _log_sum(self.insufficient, self.partial)
+
+    @property
+    def partial_lead(self) -> float:
+        return self.partial - _log_sum(self.insufficient, self.sufficient)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the models said of one set.
+
+    `whole` is the reader on the set packed to its full length, `narrow` on the sentences nearest the question alone; `logits` the
+    cross-encoder's for each passage (None: not read), `clause_logits` for each clause of a question of several against the whole set;
+    `similar` the late-interaction model's best match of each token of the question (token, cosine), empty when it was not asked;
+    `cosines` retrieval's own, empty when it gave none.
+    """
+
+    whole: Margins
+    narrow: Margins
+    logits: Sequence[float | None]
+    clause_logits: Sequence[float] = ()
+    similar: Sequence[tuple[str, float]] = ()
+    cosines: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """Shares are 0..1, logits and counts as they are named."""
+
+    lead: float
+    narrow_lead: float
+    partial_lead: float
+    span: float
+    relevance: float
+    best_logit: float
+    second_logit: float
+    mean_logit: float
+    weakest_clause: float
+    cover: float
+    passage_cover: float
+    sentence_cover: float
+    names_found: float
+    numbers_found: float
+    names_near: float
+    title_match: float
+    bridge: float
+    negation_gap: float
+    late_mean: float
+    late_low: float
+    late_names: float
+    top_cosine: float
+    cosine_margin: float
+    agreement: float
+    passages: float
+    question_words: float
+    set_words: float
+
+    def values(self, names: Sequence[str]) -> tuple[float, ...]:
+        """The signals called `names`, in that order. Raises AttributeError for a name that is none."""
+        return tuple(float(getattr(self, name)) for name in names)
+
+
+SIGNAL_NAMES = tuple(field.name for field in fields(Signals))
+
+
+def signals(question: str, pieces: Sequence[Piece], measured: Measured) -> Signals:
+    """The signals of a set that is not empty."""
+    logits = sorted((LOWEST_LOGIT if each is None else each for each in measured.logits), reverse=True)
+    said = Said(question, pieces)
+    late = _late(measured.similar)
+    return Signals(
+        lead=measured.whole.lead,
+        narrow_lead=measured.narrow.lead,
+        partial_lead=measured.whole.partial_lead,
+        span=measured.whole.span,
+        relevance=measured.whole.relevance,
+        best_logit=logits[0],
+        second_logit=logits[1] if len(logits) > 1 else logits[0],
+        mean_logit=fsum(logits) / len(logits),
+        weakest_clause=min(measured.clause_logits, default=logits[0]),
+        cover=said.cover(),
+        passage_cover=said.best_passage_cover(),
+        sentence_cover=said.best_sentence_cover(),
+        names_found=said.names_found(),
+        numbers_found=said.numbers_found(),
+        names_near=said.names_near(),
+        title_match=said.title_match(),
+        bridge=said.bridge(logits=[LOWEST_LOGIT if each is None else each for each in measured.logits]),
+        negation_gap=said.negation_gap(),
+        late_mean=late[0],
+        late_low=late[1],
+        late_names=late[2],
+        top_cosine=max(measured.cosines, default=0.0),
+        cosine_margin=_margin(measured.cosines),
+        agreement=said.agreement(measured.logits),
+        passages=log(len(pieces)),
+        question_words=log(1 + len(words(question))),
+        set_words=log(1 + sum(len(words(each.text)) for each in pieces)),
+    )
+
+
+def clauses(question: str) -> tuple[str, ...]:
+    """The parts of a question that asks several things, at most three; none for a question of one part."""
+    parts = [part.strip() for part in _CLAUSE_END.split(question) if len(content_words(part)) > 1]
+    return tuple(parts[:MOST_CLAUSES]) if len(parts) > 1 else ()
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Runs of capitalised words, without a first word that is one only because it begins a sentence."""
+    found = []
+    for match in _NAME.finditer(text):
+        run = match.group().split()
+        while run and run[0].lower() in STOP_WORDS:
+            run = run[1:]
+        if run:
+            found.append(" ".join(run))
+    return tuple(dict.fromkeys(found))
+
+
+class Said:
+    """A question beside a set, word by word. A word weighs by how few of the set's sentences hold its stem."""
+
+    def __init__(self, question: str, pieces: Sequence[Piece]) -> None:
+        self.question = question
+        self.pieces = pieces
+        self.asked = {stem(word) for word in content_words(question)}
+        self.asked_names = names(question)
+        self.asked_numbers = frozenset(each.strip(".,:/-") for each in _NUMBER.findall(question))
+        self.sentences = [(n, line) for n, each in enumerate(pieces) for line in sentences(each.text) or [each.text]]
+        self.stems = [{stem(word) for word in words(line)} for _, line in self.sentences]
+        self.titles = [{stem(word) for word in words(each.title)} for each in pieces]
+        self.by_piece = [set(title) for title in self.titles]
+        for (n, _), stems in zip(self.sentences, self.stems, strict=True):
+            self.by_piece[n] |= stems
+        self.frequency = Counter(found for stems in self.stems for found in stems & self.asked)
+        self.everything: set[str] = set().union(*self.by_piece)
+
+    def cover(self) -> float:
+        return self._share(self.everything)
+
+    def best_passage_cover(self) -> float:
+        return max(map(self._share, self.by_piece))
+
+    def best_sentence_cover(self) -> float:
+        """Of the question's words in one sentence and the title above it."""
+        return max(
+            self._share(stems | self.titles[n]) for (n, _), stems in zip(self.sentences, self.stems, strict=True)
+        )
+
+    def names_found(self) -> float:
+        """The share of the question's names of which every word is somewhere in the set; 1 without names."""
+        return _mean([self._stems(name) <= self.everything for name in self.asked_names], empty=1.0)
+
+    def names_near(self) -> float:
+        """The largest share of the question's names in one passage; 1 without names."""
+        if not self.asked_names:
+            return 1.0
+        return max(_mean([self._stems(name) <= piece for name in self.asked_names], 1.0) for piece in self.by_piece)
+
+    def numbers_found(self) -> float:
+        text = " ".join(each.full for each in self.pieces)
+        known = {each.strip(".,:/-") for each in _NUMBER.findall(text)}
+        return _mean([number in known for number in self.asked_numbers], empty=1.0)
+
+    def title_match(self) -> float:
+        """The share of the question's names that are the title of a passage, or hold it, or are held by it; 0 without names."""
+        titles = [each.title.lower() for each in self.pieces if each.title]
+        return _mean([any(_holds(name.lower(), title) for title in titles) for name in self.asked_names], empty=0.0)
+
+    def bridge(self, logits: Sequence[float]) -> float:
+        """How well passages lead to each other: the best of the sigmoids of a passage's logit whose text names another's title.
+
+        Two hops are told in two passages of which the first names what the second is about. Titles the question itself names are no
+        bridge. 0 without one.
+        """
+        asked = self.question.lower()
+        best = 0.0
+        for here, piece in enumerate(self.pieces):
+            text = piece.text.lower()
+            for there, other in enumerate(self.pieces):
+                title = _bare(other.title)
+                if here != there and len(title) > 3 and title in text and title not in asked:
+                    best = max(best, 1 / (1 + exp(-(logits[here] + 3) / 2)))
+        return best
+
+    def negation_gap(self) -> float:
+        """1 when the sentence nearest the question denies what the question does not, or the other way round; else 0."""
+        near = max(range(len(self.stems)), key=lambda i: self._share(self.stems[i]))
+        asked = bool(_NEGATION & set(words(self.question)))
+        return float(asked != bool(_NEGATION & set(words(self.sentences[near][1]))))
+
+    def agreement(self, logits: Sequence[float | None]) -> float:
+        """1 when words and cross-encoder put the same passage first, or there is one alone; else 0."""
+        if len(self.pieces) < 2:
+            return 1.0
+        read = [LOWEST_LOGIT if each is None else each for each in logits]
+        lexical = max(range(len(read)), key=lambda i: self._share(self.by_piece[i]))
+        return float(lexical == max(range(len(read)), key=lambda i: read[i]))
+
+    def _share(self, stems: set[str]) -> float:
+        total = fsum(map(self._weight, sorted(self.asked)))
+        return fsum(map(self._weight, sorted(self.asked & stems))) / total if total else 1.0
+
+    def _weight(self, asked: str) -> float:
+        return 1 / sqrt(1 + self.frequency[asked])
+
+    def _stems(self, name: str) -> set[str]:
+        return {stem(word) for word in words(name)}
+
+
+def _late(similar: Sequence[tuple[str, float]]) -> tuple[float, float, float]:
+    """Mean, the mean of the lowest quarter, and the lowest: over the question's word pieces that are no stop words."""
+    found = sorted(value for token, value in similar if token.isalnum() or token.startswith("##"))
+    content = sorted(
+        value for token, value in similar if token not in STOP_WORDS and (token.isalnum() or token.startswith("##"))
+    )
+    content = content or found
+    if not content:
+        return 0.0, 0.0, 0.0
+    quarter = content[: max(1, len(content) // 4)]
+    return fsum(content) / len(content), fsum(quarter) / len(quarter), content[0]
+
+
+def _margin(values: Sequence[float]) -> float:
+    ordered = sorted(values, reverse=True)
+    return ordered[0] - ordered[1] if len(ordered) > 1 else 0.0
+
+
+def _mean(found: Sequence[bool], empty: float) -> float:
+    return sum(found) / len(found) if found else empty
+
+
+def _bare(title: str) -> str:
+    """A title without what stands in brackets after it."""
+    return title.split(" (")[0].strip().lower()
+
+
+def _holds(name: str, title: str) -> bool:
+    bare = title.split(" (")[0].strip()
+    return bool(bare) and (bare in name or name in bare)
+
+
+def _log_sum(a: float, b: float) -> float:
+    """log(e^a + e^b), for any size of a and b."""
+    most = max(a, b)
+    return most + log(exp(a - most) + exp(b - most))
