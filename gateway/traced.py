@@ -23,7 +23,7 @@ def traced(parts: Parts, trace: RequestTrace) -> Parts:
     """The same parts for one request, with a span around each search, rerank, grade and draft. Results and faults are untouched."""
     return replace(
         parts,
-        retriever=TracedRetriever(parts.retriever, trace),
+        sources=tuple(replace(s, retriever=TracedRetriever(s.retriever, trace)) for s in parts.sources),
         reranker=TracedReranker(parts.reranker, trace) if parts.reranker is not None else None,
         grader=TracedGrader(parts.grader, trace),
         generator=TracedGenerator(parts.generator, trace),

@@ -17,6 +17,7 @@ from gateway.telemetry import Telemetry
 from grading.ports import Grader
 from retrieval.faults import DatabaseMissing
 from retrieval.ports import Embedder, Reranker, Retriever
+from retrieval.sources import house
 from streaming.answer import Parts
 from streaming.ports import Gap, GapLog, Generator
 from streaming.speculate import Always, Never
@@ -100,7 +101,7 @@ async def database_url(settings: Settings) -> AsyncIterator[str]:
 
 def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Telemetry) -> House:
     parts = Parts(
-        retriever=evidence.retriever,
+        sources=house(evidence.retriever),
         reranker=evidence.reranker,
         grader=judges.grader,
         generator=judges.generator,

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from retrieval.passage import Passage, Scalar
 from retrieval.ports import Query, Retriever
 
+HOUSE = "house"
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -20,7 +22,14 @@ class Source:
     parallel: bool = False
 
     async def retrieve(self, query: Query) -> tuple[Passage, ...]:
-        """As Retriever.retrieve; every passage is marked with `source` and `external` in its metadata."""
+        """As Retriever.retrieve; passages from outside the house are marked with `source` and `external` in their metadata."""
         found = await self.retriever.retrieve(query)
+        if self.name == HOUSE:
+            return found
         mark: dict[str, Scalar] = {"source": self.name, "external": self.external}
         return tuple(replace(p, metadata={**p.metadata, **mark}) for p in found)
+
+
+def house(retriever: Retriever) -> tuple[Source, ...]:
+    """The hierarchy of a house that has only its own documents."""
+    return (Source(HOUSE, retriever),)

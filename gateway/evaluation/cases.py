@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from grading.grade import Verdict
 from grading.standalone import standalone
+
+from grading.grade import Verdict
 from retrieval.faults import GatewayFault
 from retrieval.passage import Passage
 

@@ -11,6 +11,7 @@ from gateway.traced import TracedGenerator, TracedGrader, TracedReranker, Traced
 from grading.grade import Grade, Verdict
 from retrieval.passage import Passage
 from retrieval.ports import Query
+from retrieval.sources import house
 from streaming.answer import Parts
 from streaming.facts import AttemptBegan, DraftStarted
 from streaming.ports import Draft, Piece, Prompt, Stopped, StopReason, Text
@@ -185,7 +186,7 @@ async def test_a_draft_that_is_read_can_be_cancelled(trace: RequestTrace, record
 
 async def test_names_and_parts_that_are_not_traced_are_passed_on(trace: RequestTrace) -> None:
     port = Port(FOUND)
-    parts = Parts(port, None, port, port, Always(), MemoryGaps())
+    parts = Parts(house(port), None, port, port, Always(), MemoryGaps())
     wrapped = traced(parts, trace)
 
     assert (wrapped.grader.name, wrapped.generator.name) == ("port", "port")

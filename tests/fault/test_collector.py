@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from gateway.telemetry import Telemetry
+from retrieval.sources import house
 from streaming.answer import Parts
 from streaming.budget import Limits
 from streaming.events import Event, Path
@@ -32,7 +33,7 @@ def anyio_backend() -> str:
 
 def parts() -> Parts:
     return Parts(
-        FakeRetriever([(0, passages(2))]),
+        house(FakeRetriever([(0, passages(2))])),
         None,
         FakeGrader([(0, PARTIAL), (0, GOOD)]),
         FakeGenerator([ANSWER]),

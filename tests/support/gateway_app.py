@@ -17,6 +17,7 @@ from gateway.providers.scripted import ScriptedGenerator, ScriptedGrader, Script
 from gateway.server import Server, listen
 from gateway.telemetry import Telemetry
 from gateway.wiring import NoGaps
+from retrieval.sources import house as house_of
 from streaming.answer import Parts
 from streaming.budget import Limits
 from streaming.speculate import Always
@@ -63,7 +64,7 @@ def scripted_house(
     """A house of scripted parts, in memory."""
     return House(
         parts=Parts(
-            retriever=ScriptedRetriever(script),
+            sources=house_of(ScriptedRetriever(script)),
             reranker=None,
             grader=ScriptedGrader(script),
             generator=ScriptedGenerator(script),
@@ -78,7 +79,9 @@ def scripted_house(
 
 
 def with_parts(house: House, **changed: object) -> House:
-    """The same house with other parts."""
+    """The same house with other parts; a `retriever` is its only source."""
+    if "retriever" in changed:
+        changed["sources"] = house_of(changed.pop("retriever"))  # type: ignore[arg-type]
     return replace(house, parts=replace(house.parts, **changed))  # type: ignore[arg-type]
 
 

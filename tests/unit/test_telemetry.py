@@ -16,6 +16,7 @@ from gateway.spans import TEXT_LIMIT
 from gateway.telemetry import Telemetry, exports_traces
 from gateway.traced import traced
 from retrieval.ports import Query
+from retrieval.sources import house
 from streaming.answer import Parts, answer
 from streaming.budget import Limits
 from streaming.events import Event, Path
@@ -272,7 +273,7 @@ async def test_telemetry_that_fails_costs_one_line_in_the_log_and_no_answer(capl
         trace = telemetry.request({}, "POST", ROUTE)
         trace.begin_answer(ask(), generator="g", grader="r", provider="p")
         parts = Parts(
-            FakeRetriever([(0, passages(2))]),
+            house(FakeRetriever([(0, passages(2))])),
             None,
             FakeGrader([(0, GOOD)]),
             FakeGenerator([ANSWER]),

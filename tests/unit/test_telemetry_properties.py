@@ -10,6 +10,7 @@ from grading.faults import GraderUnavailable
 from grading.grade import Grade, Verdict
 from retrieval.faults import GatewayFault, RetrievalUnavailable
 from retrieval.passage import Passage
+from retrieval.sources import house
 from streaming.answer import Parts, answer
 from streaming.budget import Limits
 from streaming.events import Done, Event
@@ -73,7 +74,7 @@ class Script:
 
     def parts(self) -> Parts:
         return Parts(
-            FakeRetriever(self.searches),
+            house(FakeRetriever(self.searches)),
             None,
             FakeGrader(self.grades),
             FakeGenerator(self.drafts),

@@ -12,6 +12,7 @@ from grading.grade import Grade, Verdict
 from retrieval.faults import RetrievalUnavailable
 from retrieval.passage import Passage
 from retrieval.ports import Query
+from retrieval.sources import house
 from streaming.answer import Parts
 from streaming.budget import Limits
 from streaming.events import Path
@@ -43,7 +44,7 @@ def parts(
     speculator: Always | Never | None = None,
 ) -> Parts:
     return Parts(
-        retriever=FakeRetriever([(0.02, passages(2, "first")), (0.02, passages(3, "second"))]),
+        sources=house(FakeRetriever([(0.02, passages(2, "first")), (0.02, passages(3, "second"))])),
         reranker=Swap(),
         grader=FakeGrader([(grade_s, grade) for grade in grades]),
         generator=FakeGenerator(list(drafts)),
@@ -127,7 +128,7 @@ def test_never_speculating_shows_no_draft_of_a_refused_set(backend: str) -> None
 
 
 def test_an_empty_retrieval_shows_neither_grade_nor_draft(backend: str) -> None:
-    empty = replace(parts([GOOD]), retriever=FakeRetriever([(0.0, ())]))
+    empty = replace(parts([GOOD]), sources=house(FakeRetriever([(0.0, ())])))
     observed = observe(backend, empty, Limits(max_retries=0))
 
     assert tree_of(observed, Path.REFUSED).splitlines()[2:4] == ["    attempt refused", "      retrieval docs ok"]
@@ -153,7 +154,7 @@ def test_a_draft_that_breaks_after_its_release_fails_the_request(backend: str) -
 
 
 def test_a_search_that_fails_is_the_error_of_the_request(backend: str) -> None:
-    broken = replace(parts([GOOD]), retriever=FakeRetriever([(0.1, RetrievalUnavailable("gone"))]))
+    broken = replace(parts([GOOD]), sources=house(FakeRetriever([(0.1, RetrievalUnavailable("gone"))])))
     observed = observe(backend, broken, Limits())
 
     assert tree_of(observed, Path.FAILED) == (
@@ -374,7 +375,8 @@ def test_no_text_of_a_question_a_passage_or_an_answer_is_on_any_span(backend: st
     observed = observe(
         backend,
         replace(
-            parts([grade], (DraftScript(((0.01, (Text("SECRET"), END)),)),)), retriever=FakeRetriever([(0, secret)])
+            parts([grade], (DraftScript(((0.01, (Text("SECRET"), END)),)),)),
+            sources=house(FakeRetriever([(0, secret)])),
         ),
         Limits(),
         question=ask("SECRET \ud83d" * 1000),
@@ -399,7 +401,7 @@ def test_no_span_is_ever_current_so_that_nothing_foreign_becomes_a_child(backend
 
     watched = replace(
         parts([GOOD]),
-        retriever=Looking([(0.02, passages(2))]),
+        sources=house(Looking([(0.02, passages(2))])),
         generator=LookingGenerator([ANSWER]),
     )
     observe(backend, watched, Limits())
