@@ -33,6 +33,9 @@ class Strategy(StrEnum):
     NEXT_SOURCE = "next_source"
 
 
+REPEATABLE = frozenset({Strategy.NEXT_SOURCE, Strategy.GAP_QUERY})  # while there is a further source, another gap
+
+
 class Cause(StrEnum):
     """Why a set does not support an answer, as far as its grade tells."""
 
@@ -118,26 +121,29 @@ class Corrector:
         self._fields = fields
         self._similarity = similarity
         self._tried: set[Strategy] = set()
+        self._gap_queries: set[str] = set()
         self._source = 0
 
-    async def next_search(self, failure: Failure, external_allowed: bool = True) -> Search | None:
-        """The first search of the policy's row that applies and is new; None when the row is exhausted.
+    async def next_search(
+        self, failure: Failure, affordable: Callable[[Search], bool] = lambda _search: True
+    ) -> Search | None:
+        """The first search of the policy's row that applies, is new and `affordable`; None when the row is exhausted.
 
         A rewrite that is empty, equal or drifts from the question is passed over, as is a strategy whose helper fails.
         """
         for strategy in self._policy.get((failure.grade.verdict, failure.cause), ()):
-            if strategy in self._tried and strategy is not Strategy.NEXT_SOURCE:
+            if strategy in self._tried and strategy not in REPEATABLE:
                 continue
             self._tried.add(strategy)
             try:
-                search = await self._plan(strategy, failure, external_allowed)
+                search = await self._plan(strategy, failure, affordable)
             except RewriterUnavailable:
                 continue
-            if search is not None:
+            if search is not None and affordable(search):
                 return search
         return None
 
-    async def _plan(self, strategy: Strategy, failure: Failure, external_allowed: bool) -> Search | None:
+    async def _plan(self, strategy: Strategy, failure: Failure, affordable: Callable[[Search], bool]) -> Search | None:
         match strategy:
             case Strategy.GAP_QUERY:
                 return self._gap_query(failure)
@@ -152,12 +158,15 @@ class Corrector:
             case Strategy.BROADEN:
                 return self._broaden(failure)
             case Strategy.NEXT_SOURCE:
-                return self._next_source(failure, external_allowed)
+                return self._next_source(failure, affordable)
 
     def _gap_query(self, failure: Failure) -> Search | None:
         if not failure.grade.missing:
             return None
         query = replace(self._first, text=f"{failure.question} {failure.grade.missing}")
+        if query.text in self._gap_queries:
+            return None
+        self._gap_queries.add(query.text)
         return self._search(Strategy.GAP_QUERY, query, keep=failure.relevant or failure.passages)
 
     async def _rewrite(self, failure: Failure) -> Search | None:
@@ -193,11 +202,12 @@ class Corrector:
         query = replace(self._first, k=self._first.k * BROADEN_FACTOR, mode=SearchMode.HYBRID)
         return self._search(Strategy.BROADEN, query, rerank=True, keep=keep)
 
-    def _next_source(self, failure: Failure, external_allowed: bool) -> Search | None:
+    def _next_source(self, failure: Failure, affordable: Callable[[Search], bool]) -> Search | None:
         for place in range(self._source + 1, len(self._sources)):
-            if external_allowed or not self._sources[place].external:
+            search = Search(Strategy.NEXT_SOURCE, (self._first,), self._first.k, place, keep=failure.relevant)
+            if affordable(search):
                 self._source = place
-                return self._search(Strategy.NEXT_SOURCE, self._first, keep=failure.relevant)
+                return search
         return None
 
     def _again(self, strategy: Strategy, **changes: Any) -> Search:

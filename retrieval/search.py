@@ -51,7 +51,7 @@ class Searcher:
         cancellation every running query is cancelled.
         """
         found = interleaved(await self._all(search))
-        if search.rerank and self._reranker is not None and len(found) > search.k:
+        if search.rerank and self._reranker is not None:
             found = await self._reranker.rerank(question, found, search.k)
         return search.joined(found)
 

@@ -42,16 +42,13 @@ class Ahead:
             self._tasks.start_soon(self._run, search, running, name=f"ahead {source.name}")
         return spent
 
-    def has(self, place: int) -> bool:
-        """Whether the source at `place` was searched ahead, so that using it costs nothing more."""
-        return place in self._running
+    def covers(self, search: Search) -> bool:
+        """Whether what `search` asks for was looked for ahead, so that it costs nothing more."""
+        return search.source in self._running and search.queries == (self._first,) and not search.rerank
 
     def take(self, search: Search) -> Awaitable[tuple[Passage, ...]] | None:
-        """What was found ahead for `search`, to be awaited; None when it was not looked for, or looks for something else."""
-        running = self._running.get(search.source)
-        if running is None or search.queries != (self._first,) or search.rerank:
-            return None
-        return self._join(search, running)
+        """What was found ahead for `search`, to be awaited; None when it does not cover it."""
+        return self._join(search, self._running[search.source]) if self.covers(search) else None
 
     def close(self) -> None:
         """Nothing looked for ahead can matter any more."""

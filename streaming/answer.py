@@ -213,16 +213,20 @@ class _Answer:
         if is_told or not self._limits.allows_retry_after(self._attempt):
             return None
         failure = failure_of(ending, self._question, self._passages, search)
-        found = await corrector.next_search(failure, external_allowed=self._external_left > 0)
+        found = await corrector.next_search(failure, lambda s: self._external_cost(s, ahead) <= self._external_left)
         if found is None:
             return None
         self._end_attempt("discarded")
-        if self._parts.sources[found.source].external and not ahead.has(found.source):
-            self._external_left -= 1
+        self._external_left -= self._external_cost(found, ahead)
         grade = failure.grade
         retry = Retry(self._attempt, grade.verdict, grade.missing, found.strategy, found.text)
         await self._emit((retry, Status(self._attempt + 1, "correcting", found.strategy)))
         return found
+
+    def _external_cost(self, search: Search, ahead: Ahead) -> int:
+        """How many searches outside the house `search` spends."""
+        is_external = self._parts.sources[search.source].external and not ahead.covers(search)
+        return len(search.queries) if is_external else 0
 
     async def _tell(self, outcome: Outcome) -> tuple[Path, str | None]:
         match outcome:

@@ -130,8 +130,8 @@ class Race:
             self._draft(gate.draft, step.draft_from)
         if step.opened:
             await self._open(gate, text_bytes(step.send))
-        elif step.draft_from is not None and gate.state is State.RELEASED and self._drafting is not None:
-            self._drafting.release()
+        elif step.draft_from is not None and gate.state is State.RELEASED:
+            self._release()
         if self._proof is None:
             await self._say(step.send)
             return step.ending
@@ -144,8 +144,6 @@ class Race:
     async def _open(self, gate: Gate, held_bytes: int) -> None:
         contest = self._contest
         self._racers.observer.note(Released(contest.attempt, held_bytes))
-        if self._drafting is not None:
-            self._drafting.release()
         self.sources = tuple((n, contest.passages[n - 1]) for n in gate.citable)
         if self._limits.verify is Verify.GATE and self._racers.verifier is not None:
             self._proof = Proof(
@@ -156,7 +154,8 @@ class Race:
                 self._tasks,
                 self._signals.put,
             )
-        else:
+        self._release()
+        if self._proof is None:
             await self._show_sources()
 
     async def _mark(self, checked: Checked) -> Ending | None:
@@ -174,9 +173,17 @@ class Race:
         if self._proof is not None and not self.released:
             await self._show_sources()  # until a sentence holds, there is nothing that they are sources of
         self.released.extend(pieces)
+        self._release()
         await self._emit(said(pieces))
         if self._drafting is not None:
             self._drafting.room.give(text_bytes(pieces))
+
+    def _release(self) -> None:
+        """What the draft brings may be sent: at once, or sentence by sentence as each is proven."""
+        if self._drafting is not None and (self._proof is None or self.released):
+            self._drafting.release()
+        elif self._drafting is not None:
+            self._drafting.hurry()
 
     async def _show_sources(self) -> None:
         attempt = self._contest.attempt
@@ -187,7 +194,8 @@ class Race:
         if isinstance(ending, Answered) and self._drafting is not None:
             self._drafting.finish()
         else:
-            self._close("failed" if isinstance(ending, Broken) else "discarded")
+            is_sent = self._drafting is not None and self._drafting.entry.released
+            self._close("failed" if isinstance(ending, Broken) else "released" if is_sent else "discarded")
 
     def _draft(self, number: int, passage_numbers: tuple[int, ...], delay_s: float = 0.0) -> None:
         contest = self._contest

@@ -50,10 +50,14 @@ class Drafting:
         """Begins in `tasks`, after `delay_s` seconds or when released, whichever is first."""
         tasks.start_soon(self._run, delay_s, name=f"draft {self._attempt}.{self.number}")
 
-    def release(self) -> None:
-        """The verdict is in and good: what this draft brings is sent. One that still waits for its moment starts now."""
-        self.entry.released = True
+    def hurry(self) -> None:
+        """The verdict is in and good: a draft that still waits for its moment starts now."""
         self._go.set()
+
+    def release(self) -> None:
+        """What this draft brings is sent from now on."""
+        self.hurry()
+        self.entry.released = True
         if self._over_at is not None:
             self._decide("released")
 

@@ -10,7 +10,7 @@ import pytest
 from grading.faults import GraderUnavailable
 from grading.grade import Grade, Verdict
 from retrieval.passage import Passage
-from retrieval.sources import Source
+from retrieval.sources import house
 from streaming.answer import Ask, Parts, answer
 from streaming.attempt import said
 from streaming.budget import Limits
@@ -28,6 +28,7 @@ from tests.support.fakes import (
     FakeGenerator,
     FakeGrader,
     FakeRetriever,
+    FakeRewriter,
     MemoryGaps,
     passages,
 )
@@ -51,6 +52,7 @@ class Stage:
     retriever: FakeRetriever = field(default_factory=lambda: FakeRetriever([(0.0, passages(2))]))
     speculator: Any = field(default_factory=Always)
     limits: Limits = field(default_factory=Limits)
+    rewriter: FakeRewriter | None = None
     events: list[tuple[float, Event]] = field(default_factory=list)
     facts: Facts = field(default_factory=Facts)
     took_s: float = 0.0
@@ -60,7 +62,7 @@ class Stage:
             self.events.extend((anyio.current_time(), e) for e in events)
 
         parts = Parts(
-            (Source("house", self.retriever),), None, self.grader, self.generator, self.speculator, MemoryGaps()
+            house(self.retriever), None, self.grader, self.generator, self.speculator, MemoryGaps(), self.rewriter
         )
         began = anyio.current_time()
         await answer(Ask("ans_1", "0" * 32, "What is it?"), parts, self.limits, emit, self.facts)
@@ -198,8 +200,16 @@ def test_a_grader_that_never_answers_is_refused_at_its_own_deadline(backend: str
 
 def test_a_grader_that_always_says_no_costs_a_fixed_number_of_calls(backend: str) -> None:
     """D2: no endless loop of grade, rewrite, retrieve."""
-    stage = play(backend, Stage(FakeGrader([(0.0, BAD)]), drafts(STOP), limits=Limits(max_retries=2)))
+    limits, rewriter = Limits(max_retries=2), FakeRewriter("other words")
+    stage = play(backend, Stage(FakeGrader([(0.0, BAD)]), drafts(STOP), limits=limits, rewriter=rewriter))
     assert (len(stage.retriever.queries), stage.grader.calls, len(stage.of(Retry))) == (3, 3, 2)
+    assert stage.of(Refusal)[0].reason == "insufficient_evidence"
+
+
+def test_a_policy_that_is_exhausted_refuses_before_the_budget_is(backend: str) -> None:
+    """Correct the reason or refuse: the same search is not simply run again."""
+    stage = play(backend, Stage(FakeGrader([(0.0, BAD)]), drafts(STOP), limits=Limits(max_retries=2)))
+    assert [r.correction for r in stage.of(Retry)] == ["broaden"]
     assert stage.of(Refusal)[0].reason == "insufficient_evidence"
 
 
@@ -222,7 +232,7 @@ def test_a_frozen_client_stops_the_reading_of_a_released_draft(backend: str) -> 
             if any(isinstance(e, Token) for e in events):
                 await anyio.sleep_forever()
 
-        parts = Parts((Source("house", stage.retriever),), None, stage.grader, generator, Always(), MemoryGaps())
+        parts = Parts(house(stage.retriever), None, stage.grader, generator, Always(), MemoryGaps())
         with anyio.move_on_after(20):
             await answer(Ask("ans_1", "0" * 32, "q"), parts, stage.limits, emit, stage.facts)
 

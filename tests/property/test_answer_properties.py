@@ -49,6 +49,7 @@ from tests.support.fakes import (
 )
 
 EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "800"))  # more by hand after a change of the race
+SCARCE = 10  # output tokens of all drafts together
 delays = st.sampled_from([0.0, 0.0, 1.0, 1.0, 2.0, 3.0, 5.0])
 
 
@@ -177,7 +178,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             strict_subset=draw(st.booleans()),
             verify=draw(st.sampled_from([Verify.OFF, Verify.OFF, Verify.ANNOTATE, Verify.GATE, Verify.GATE])),
             external_searches=draw(st.integers(0, 2)),
-            total_output_tokens=draw(st.sampled_from([4096, 4096, 10])),
+            total_output_tokens=draw(st.sampled_from([4096, 4096, SCARCE])),
         ),
         leaves_at=draw(st.sampled_from([None] * 15 + [0.0, 1.0, 2.0, 3.0, 5.0])),
         halts_at=draw(st.sampled_from([None] * 10 + [1.0, 4.0])),
@@ -315,7 +316,8 @@ def every_budget_holds_and_ends_in_a_refusal(w: Witness) -> None:
     if w.of(Done):
         slack = 1.0 + 3 * scenario.reads_every_s
         assert next(t for t, e in w.events if isinstance(e, Done)) <= deadline + slack
-    assert not [r for r in w.of(Refusal) if r.reason == "budget_exhausted"] or w.ended_at >= deadline
+    spent = [r for r in w.of(Refusal) if r.reason == "budget_exhausted"]
+    assert not spent or w.ended_at >= deadline or limits.total_output_tokens == SCARCE
 
 
 def what_is_held_is_bounded(w: Witness) -> None:
@@ -343,7 +345,7 @@ def every_fact_has_its_end(w: Witness) -> None:
     assert len(w.facts.of(Ended)) == 1
     path = w.facts.of(Ended)[0].path
     assert (path == "abandoned") == (not w.of(Done)) or w.left
-    assert len(w.facts.of(Released)) <= 1
+    assert len(w.facts.of(Released)) <= 1 or w.scenario.limits.verify is Verify.GATE
     released = [f for f in closed if f.outcome == "released"]
     assert len(released) <= 1
     if path in {"clean", "recovered"}:

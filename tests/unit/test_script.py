@@ -11,10 +11,11 @@ from gateway.providers.script import (
     stamp,
     stamped_search,
 )
-from grading.correct import correct
+from grading.correct import Corrector, Failure
 from grading.grade import Grade, Verdict
 from retrieval.passage import Passage
 from retrieval.ports import Query, SearchMode
+from retrieval.search import Search
 
 FULL = (
     "Where? [[verdict=partial,sufficient grade_ms=250 ttft_ms=400 tps=80 tokens=60 fault=overloaded@10,none]] "
@@ -106,16 +107,25 @@ def test_passages_say_which_search_found_them() -> None:
     assert stamped_search("an ordinary passage") is None
 
 
-def test_each_correction_leads_to_the_next_search() -> None:
+@pytest.mark.anyio
+async def test_each_correction_leads_to_the_next_search() -> None:
     question = "q [[verdict=partial,partial,sufficient]]"
     script, query = Script.parse(question), Query(question)
     passages = (Passage("p", "d", "t", stamp(1, 1)),)
+    corrector = Corrector(query, ())
+    search = Search("first", (query,), query.k)
     assert search_number(query.text, widened=False) == 1
     for attempt in (1, 2):
-        query = correct(question, script.grade(attempt, 1), passages, query, 5).query
+        failure = Failure(question, script.grade(attempt, 1), passages, search)
+        again = await corrector.next_search(failure)
+        assert again is not None
+        (query,) = again.queries
         assert search_number(query.text, widened=query.mode is SearchMode.HYBRID) == attempt + 1
 
 
-def test_a_widened_search_is_the_second() -> None:
-    query = correct("q", Grade(Verdict.INSUFFICIENT), (), Query("q"), 5).query
-    assert search_number(query.text, widened=query.mode is SearchMode.HYBRID) == 2
+@pytest.mark.anyio
+async def test_a_widened_search_is_the_second() -> None:
+    failure = Failure("q", Grade(Verdict.INSUFFICIENT), (), Search("first", (Query("q"),), 5))
+    search = await Corrector(Query("q"), ()).next_search(failure)
+    assert search is not None
+    assert search_number(search.text, widened=search.queries[0].mode is SearchMode.HYBRID) == 2
