@@ -14,7 +14,7 @@ from grading.grade import Grade, Verdict
 from grading.ports import Rewriter
 from retrieval.passage import Passage, Scalar
 from retrieval.ports import Query, SearchMode
-from retrieval.search import Search
+from retrieval.searcher import Search
 from retrieval.sources import Source
 
 BROADEN_FACTOR = 4  # k 5 -> 20 candidates, reranked back to 5

@@ -9,7 +9,7 @@ from anyio.abc import TaskGroup
 
 from retrieval.passage import Passage
 from retrieval.ports import Query
-from retrieval.search import Search, Searcher
+from retrieval.searcher import Search, Searcher
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from grading.ports import Grader, Rewriter, Verifier
 from retrieval.faults import GatewayFault
 from retrieval.passage import Passage, Scalar
 from retrieval.ports import Query, Reranker
-from retrieval.search import Search, Searcher
+from retrieval.searcher import Search, Searcher
 from retrieval.sources import Source
 from streaming import recall
 from streaming.ahead import Ahead

@@ -9,7 +9,7 @@ from grading.faults import RewriterUnavailable
 from grading.grade import Grade, Verdict, consistent
 from retrieval.passage import Passage, Scalar, merge
 from retrieval.ports import Query, SearchMode
-from retrieval.search import Search, interleaved
+from retrieval.searcher import Search, interleaved
 from retrieval.sources import HOUSE, Source
 from tests.support.fakes import FakeRetriever, FakeRewriter, passages
 

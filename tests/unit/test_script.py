@@ -15,7 +15,7 @@ from grading.correct import Corrector, Failure
 from grading.grade import Grade, Verdict
 from retrieval.passage import Passage
 from retrieval.ports import Query, SearchMode
-from retrieval.search import Search
+from retrieval.searcher import Search
 
 FULL = (
     "Where? [[verdict=partial,sufficient grade_ms=250 ttft_ms=400 tps=80 tokens=60 fault=overloaded@10,none]] "
