@@ -66,7 +66,7 @@ class Planned:
     @property
     def question(self) -> str:
         """The number makes it unique, the marker says what will happen to it."""
-        script = f"verdict={VERDICTS[self.kind]} ttft_ms={self.ttft_ms} tokens={self.tokens}"
+        script = f'verdict={VERDICTS[self.kind]} missing="{topic(self.number + 3)}" ttft_ms={self.ttft_ms} tokens={self.tokens}'
         return f"{topic(self.number)}? (q{self.number}) [[{script}]]"
 
     @property
