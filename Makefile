@@ -6,10 +6,10 @@ DOCS ?= docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lock clean
+.PHONY: help run test check format lock clean bench-race bench-leaks bench-docs
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 run: $(VENV)/.run ## Ingest DOCS (default ./docs) and serve on http://127.0.0.1:8080
 	@$(BIN)/gateway serve --docs "$(DOCS)"
@@ -22,6 +22,15 @@ check: $(VENV)/.dev ## Lint, strict types and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench-race: $(VENV)/.dev ## The race against its ideal: 3 minutes (BENCH_JSON=file keeps the figures)
+	@$(BIN)/python -m tests.bench.race $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
+
+bench-leaks: $(VENV)/.dev ## 500 answers, half of them left: what remains of them
+	@$(BIN)/python -m tests.bench.leaks $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
+
+bench-docs: $(VENV)/.dev ## 30 questions about this project's own documents, without a key
+	@$(BIN)/python -m tests.bench.own_documents $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
 
 format: $(VENV)/.dev ## Rewrite the code in the house format
 	$(BIN)/ruff check --fix .

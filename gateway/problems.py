@@ -10,6 +10,7 @@ from grading.faults import GraderUnavailable
 from retrieval.faults import (
     CollectionNotFound,
     DatabaseMissing,
+    DocumentUnreadable,
     EmbeddingFailed,
     GatewayFault,
     RetrievalMisconfigured,
@@ -98,6 +99,7 @@ STATUS: Mapping[type[GatewayFault], int] = {
     BodyTooLarge: 413,
     WrongContentType: 415,
     InvalidRequest: 422,
+    DocumentUnreadable: 422,
     GeneratorFault: 502,
     RetrievalMisconfigured: 502,
     EmbeddingFailed: 502,

@@ -70,8 +70,10 @@ class Server(uvicorn.Server):
         """Serves on `listener` (bound; closed at the end). Returns when stopped and every connection is closed or cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._drain)
-            await self.serve(sockets=[listener])
-            await self._cancel_what_is_left()
+            try:
+                await self.serve(sockets=[listener])
+            finally:
+                await self._cancel_what_is_left()
             tasks.cancel_scope.cancel()
 
     def stop(self) -> None:
@@ -81,6 +83,11 @@ class Server(uvicorn.Server):
         self.should_exit = self.force_exit = True
 
     async def _cancel_what_is_left(self) -> None:
+        """After an orderly end there is nothing; a forced or cancelled one has uvicorn leave sockets and requests behind."""
+        for server in getattr(self, "servers", ()):
+            server.close()
+        for connection in tuple(self.server_state.connections):
+            connection.shutdown()
         for task in tuple(self.server_state.tasks):
             task.cancel()
         with anyio.move_on_after(CLEANUP_S, shield=True):

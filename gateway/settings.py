@@ -17,6 +17,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from gateway.providers.script import Script
 from gateway.telemetry import exports_traces
 from streaming.budget import MAX_RETRIES, Limits
 from streaming.room import HOLD_LIMIT_BYTES
@@ -104,6 +105,15 @@ class Settings(BaseSettings):
     def _not_adaptive(cls, value: object) -> object:
         if value == "adaptive":
             raise PydanticCustomError("not_yet", "'adaptive' is not built yet; use 'always' (the default) or 'never'")
+        return value
+
+    @field_validator("script")
+    @classmethod
+    def _is_a_script(cls, value: str) -> str:
+        try:
+            Script.parse(value)
+        except ValueError as error:
+            raise PydanticCustomError("script", "{reason}", {"reason": str(error)}) from None
         return value
 
     @model_validator(mode="after")

@@ -1,21 +1,25 @@
-"""Fusion: one ranking from two legs' scores, pure."""
+"""Fusion: one ranking from the figures that a search has of each candidate. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 DENSE_WEIGHT = 0.8  # plain RRF took recall@1 of paraphrased questions from 0.83 to 0.53: shared words mislead there
+NAMED_WEIGHT = 0.2  # for a passage whose title the question names
 
 
 @dataclass(frozen=True, slots=True)
 class Legs:
-    """What both legs say of one candidate: cosine (-1..1) and ts_rank_cd (0 when it shares no term)."""
+    """What is known of one candidate: cosine (-1..1), BM25 (0 when it shares no term), and whether the question names its title."""
 
     cosine: float
     lexical: float
+    named: bool = False
 
 
-def fuse(candidates: Sequence[Legs], dense_weight: float = DENSE_WEIGHT) -> list[float]:
-    """One figure between 0 and 1 per candidate, in their order: `dense_weight` x cosine + the rest x lexical.
+def fuse(
+    candidates: Sequence[Legs], dense_weight: float = DENSE_WEIGHT, named_weight: float = NAMED_WEIGHT
+) -> list[float]:
+    """One figure per candidate, in their order: `dense_weight` x cosine + the rest x lexical, + `named_weight` where named; 0 or more.
 
     Each leg is first brought to 0..1 over these candidates: cosine from its least to its greatest, lexical from 0 to its greatest. A
     convex combination of scores, not of ranks: a rank forgets by how much the best passage leads, and reciprocal-rank
@@ -30,5 +34,6 @@ def fuse(candidates: Sequence[Legs], dense_weight: float = DENSE_WEIGHT) -> list
     return [
         dense_weight * ((one.cosine - least) / spread if spread else 1.0)
         + (1 - dense_weight) * (one.lexical / greatest if greatest else 0.0)
+        + named_weight * one.named
         for one in candidates
     ]

@@ -13,7 +13,7 @@ from tests.support.clients import ask
 from tests.support.flood import Flood
 from tests.support.gateway_app import QUICK, Spans, running, scripted_house, with_parts
 from tests.support.leftovers import assert_nothing_is_left
-from tests.support.raw_client import read_until, request_bytes
+from tests.support.raw_client import Narrow, read_until, request_bytes
 
 pytestmark = pytest.mark.anyio
 
@@ -41,18 +41,18 @@ async def test_frozen_readers_are_dropped_and_healthy_ones_unaffected(caplog: py
     caplog.set_level(logging.INFO)
     spans, generator = Spans(), FloodsSome()
     house = with_parts(scripted_house(processors=[spans]), generator=generator)
-    async with running(replace(house, sse=SseSettings(send_timeout_s=1.0))) as server:
-        frozen = [await anyio.connect_tcp("127.0.0.1", server.port) for _ in range(FROZEN)]
+    async with running(replace(house, sse=SseSettings(send_timeout_s=1.0)), narrow=True) as server:
+        frozen = [Narrow(server.port) for _ in range(FROZEN)]
         for stream in frozen:
-            await stream.send(request_bytes("flood"))
+            stream.ask("flood")
         for stream in frozen:
-            await read_until(stream, b"event: token")
+            await stream.read_until(b"event: token")
         for n in range(10):
             told = await ask(server.base_url, f"Is it {n}?")
             assert told.one("done")["path"] == "clean"
         await assert_nothing_is_left(server, spans)  # with their sockets still open on the clients' side
         for stream in frozen:
-            await stream.aclose()
+            stream.reset()
     assert [record.name for record in caplog.records if record.levelno >= logging.ERROR] == []
     assert sum("did not read" in record.message for record in caplog.records) == FROZEN
 

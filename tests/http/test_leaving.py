@@ -16,7 +16,7 @@ from streaming.ports import Piece, Prompt
 from tests.support.flood import Flood
 from tests.support.gateway_app import QUICK, Running, Spans, eventually, running, scripted_house, with_parts
 from tests.support.leftovers import assert_nothing_is_left
-from tests.support.raw_client import read_until, request_bytes, reset_on_close
+from tests.support.raw_client import Narrow, read_until, request_bytes, reset_on_close
 
 pytestmark = pytest.mark.anyio
 
@@ -117,13 +117,13 @@ async def test_client_that_leaves_in_the_middle_of_its_body_is_forgotten() -> No
 async def test_reader_that_stops_and_is_then_killed_is_cleaned_up_without_the_garbage_collector() -> None:
     spans, flood = Spans(), Flood()
     house = with_parts(scripted_house(processors=[spans]), generator=flood)
-    async with running(house) as server:
-        async with await anyio.connect_tcp("127.0.0.1", server.port) as stream:
-            await stream.send(request_bytes("Is it?"))
-            await read_until(stream, b"event: token")
-            await eventually(lambda: is_parked(server), 20)
-            assert flood.open_drafts == 1
-            reset_on_close(stream)
+    async with running(house, narrow=True) as server:
+        stream = Narrow(server.port)
+        stream.ask("Is it?")
+        await stream.read_until(b"event: token")
+        await eventually(lambda: is_parked(server), 20)
+        assert flood.open_drafts == 1
+        stream.reset()
         await assert_nothing_is_left(server, spans)
     assert flood.open_drafts == 0
 

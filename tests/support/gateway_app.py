@@ -1,5 +1,6 @@
 """The gateway inside a test: its own server on a real loopback port, in the test's event loop."""
 
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -87,10 +88,15 @@ def with_parts(house: House, **changed: object) -> House:
 
 @asynccontextmanager
 async def running(
-    house: House, grace_s: float = 0.0, wrap: Callable[[ASGIApp], ASGIApp] = lambda app: app
+    house: House, grace_s: float = 0.0, wrap: Callable[[ASGIApp], ASGIApp] = lambda app: app, narrow: bool = False
 ) -> AsyncIterator[Running]:
-    """`house`, served until the end of the block, then drained with `grace_s`; `wrap` puts a middleware round it."""
+    """`house`, served until the end of the block, then drained with `grace_s`; `wrap` puts a middleware round it.
+
+    With `narrow` its sockets buffer as little as the system allows.
+    """
     listener = listen("127.0.0.1", 0)
+    if narrow:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # what it accepts inherits it
     port = listener.getsockname()[1]
     started = anyio.Event()
     server = Server(wrap(application(house)), house.open_answers, grace_s, on_start=started.set)

@@ -1,0 +1,158 @@
+"""Settings: one reader, one frozen object, errors that name the setting and never show a value."""
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.settings import Settings, SettingsInvalid, read_settings
+
+SECRET = "sk-do-not-print"
+ROOT = Path(__file__).resolve().parents[2]
+
+Environ = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def environ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Environ:
+    """Sets the variables given, in an environment and a folder that have nothing of ours."""
+    import os
+
+    for name in list(os.environ):
+        if name.startswith(("GATEWAY_", "ANTHROPIC_", "OTEL_", "XDG_")):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+    def set_all(**values: str) -> None:
+        for name, value in values.items():
+            monkeypatch.setenv(name, value)
+
+    return set_all
+
+
+def refusal(**overrides: object) -> str:
+    with pytest.raises(SettingsInvalid) as caught:
+        read_settings(**overrides)
+    return str(caught.value)
+
+
+def test_defaults_serve_this_machine_alone_from_local_models() -> None:
+    settings = read_settings()
+    assert (settings.host, settings.port) == ("127.0.0.1", 8080)
+    assert settings.chosen_provider == "local"
+    assert (settings.speculate, settings.max_retries, settings.retriever) == ("always", 1, "postgres")
+    assert settings.export_traces is False
+    assert settings.limits().max_retries == 1
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        read_settings().port = 1
+
+
+def test_claude_is_chosen_when_there_is_a_key(environ: Environ) -> None:
+    environ(ANTHROPIC_API_KEY=SECRET, ANTHROPIC_BASE_URL="http://127.0.0.1:9")
+    settings = read_settings()
+    assert settings.chosen_provider == "anthropic"
+    assert settings.anthropic_base_url == "http://127.0.0.1:9"
+    assert SECRET not in repr(settings)
+
+
+def test_provider_that_is_named_wins_over_a_key(environ: Environ) -> None:
+    environ(ANTHROPIC_API_KEY=SECRET, GATEWAY_PROVIDER="local")
+    assert read_settings().chosen_provider == "local"
+
+
+def test_arguments_come_before_the_environment_and_that_before_the_file(environ: Environ, tmp_path: Path) -> None:
+    (tmp_path / "gateway.toml").write_text("port = 1\nk = 2\npool_size = 3\n")
+    environ(GATEWAY_PORT="10", GATEWAY_K="20")
+    settings = read_settings(port=100, host=None)
+    assert (settings.port, settings.k, settings.pool_size) == (100, 20, 3)
+
+
+def test_keys_are_split_at_commas_and_kept_secret(environ: Environ) -> None:
+    environ(GATEWAY_API_KEYS=f"{SECRET}, other,")
+    settings = read_settings()
+    assert [key.get_secret_value() for key in settings.api_keys] == [SECRET, "other"]
+    assert SECRET not in f"{settings!r}{settings}"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.test"])
+def test_host_that_others_reach_needs_keys(environ: Environ, host: str) -> None:
+    environ(GATEWAY_HOST=host)
+    assert "GATEWAY_API_KEYS" in refusal()
+    environ(GATEWAY_API_KEYS="k")
+    assert read_settings().host == host
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "::1"])
+def test_loopback_host_needs_none(environ: Environ, host: str) -> None:
+    environ(GATEWAY_HOST=host)
+    assert read_settings().host == host
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("GATEWAY_PORT", "eighty", "GATEWAY_PORT: "),
+        ("GATEWAY_PORT", "65536", "GATEWAY_PORT: "),
+        ("GATEWAY_MAX_RETRIES", "3", "GATEWAY_MAX_RETRIES: "),
+        ("GATEWAY_DEADLINE_S", "nan", "GATEWAY_DEADLINE_S: "),
+        ("GATEWAY_PROVIDER", "openai", "GATEWAY_PROVIDER: "),
+        ("GATEWAY_PROVIDER", "anthropic", "set ANTHROPIC_API_KEY"),
+        ("GATEWAY_SPECULATE", "adaptive", "'adaptive' is not built yet; use 'always'"),
+        ("GATEWAY_EMBEDDINGS_URL", "http://x/v1", "GATEWAY_EMBEDDINGS_MODEL"),
+        ("GATEWAY_CONFIG", "/nowhere/gateway.toml", "GATEWAY_CONFIG: there is no file"),
+    ],
+)
+def test_wrong_setting_is_named(environ: Environ, variable: str, value: str, says: str) -> None:
+    environ(**{variable: value})
+    assert says in refusal()
+
+
+def test_every_wrong_setting_is_named_at_once(environ: Environ) -> None:
+    environ(GATEWAY_PORT="x", GATEWAY_K="y")
+    assert len(refusal().splitlines()) == 2
+
+
+def test_unknown_name_in_the_file_is_an_error(environ: Environ, tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text("prot = 1\n")
+    environ(GATEWAY_CONFIG=str(tmp_path / "other.toml"))
+    assert refusal() == "prot: no setting has this name"
+
+
+def test_file_that_is_no_toml_is_an_error_without_its_content(tmp_path: Path) -> None:
+    (tmp_path / "gateway.toml").write_text(f'anthropic_api_key = "{SECRET}\n')
+    message = refusal()
+    assert "gateway.toml" in message
+    assert SECRET not in message
+
+
+def test_error_shows_no_value(environ: Environ) -> None:
+    environ(GATEWAY_PORT=SECRET, GATEWAY_DATABASE_URL=f"postgresql://u:{SECRET}@h/d", GATEWAY_K=SECRET)
+    assert SECRET not in refusal()
+
+
+def test_open_telemetry_decides_whether_spans_are_sent(environ: Environ) -> None:
+    environ(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:4318")
+    assert read_settings().export_traces is True
+
+
+def test_no_other_module_reads_the_environment() -> None:
+    readers = []
+    for package in ("gateway", "streaming", "grading", "retrieval"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            names = {
+                ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
+            }
+            if names & {"os.environ", "os.getenv", "os.environb"}:
+                readers.append(path.relative_to(ROOT).as_posix())
+    assert readers == ["gateway/settings.py"]
+
+
+def test_every_setting_is_documented() -> None:
+    documented = (ROOT / "docs" / "configuration.md").read_text()
+    names = {f"GATEWAY_{name.upper()}" for name in Settings.model_fields if not name.startswith("anthropic_")}
+    assert [name for name in sorted(names) if f"`{name}`" not in documented] == []
