@@ -1,5 +1,6 @@
 """Drafting: one task that opens, reads and closes a draft, and says what it brought as signals."""
 
+import logging
 from collections.abc import Callable, Iterator
 
 import anyio
@@ -12,6 +13,8 @@ from streaming.gate import Drafted, DraftFailed, Signal, text_bytes
 from streaming.ledger import Entry
 from streaming.ports import Draft, Generator, Observer, Piece, Prompt, Stopped, Text, Usage
 from streaming.room import Room
+
+log = logging.getLogger(__name__)
 
 CLOSE_LIMIT_S = 2.0  # a close that takes longer is abandoned with its connection
 TOKEN_LIMIT_BYTES = 8_192  # the contract's bound on one token event
@@ -178,7 +181,8 @@ def count(entry: Entry, pieces: list[Piece]) -> None:
 
 
 def unnamed(error: Exception) -> GatewayFault:
-    """A fault that says nothing of `error` to a client and keeps it as the cause for the log."""
+    """A fault that says nothing of `error` to a client. The log gets it whole: nobody else will ever see it."""
+    log.error("something without a name went wrong in an answer", exc_info=error)
     fault = GatewayFault("something went wrong inside the gateway")
     fault.__cause__ = error
     return fault
