@@ -54,7 +54,8 @@ class Screen:
             MofNCompleteColumn(),
             TextColumn("{task.fields[name]}", markup=False),
         )
-        with Bar(*columns, console=Console(file=self.err), transient=True) as bar:
+        console = Console(file=self.err)
+        with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task("ingest", total=None, name="")
 
             def show(progress: "Progress") -> None:

@@ -179,12 +179,13 @@ async def test_search_that_fails_is_a_failed_event() -> None:
     assert told.one("failed")["type"] == "retrieval_unavailable"
 
 
-async def test_defect_of_ours_tells_no_class_name_and_no_address() -> None:
+async def test_defect_of_ours_is_in_the_log_and_not_on_the_wire(caplog: pytest.LogCaptureFixture) -> None:
     async with running(with_parts(scripted_house(), retriever=Buggy())) as server:
         told = await ask(server.base_url, "Is it?")
     assert_well_formed(told)
     assert told.one("failed")["type"] == "internal_error"
     assert not any("hunter2" in event.data or "RuntimeError" in event.data for event in told.events)
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [RuntimeError]
 
 
 class Slow:
