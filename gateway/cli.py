@@ -12,9 +12,12 @@ from typing import Annotated, NoReturn, TypeVar
 import anyio
 import typer
 
+from gateway import calibration
+from gateway.evaluation.command import evaluation
 from gateway.screen import Screen
 from gateway.server import PortInUse
 from gateway.settings import Settings, SettingsInvalid, read_settings
+from grading.calibrate import COST_RATIO
 from retrieval.faults import GatewayFault
 from streaming.events import Path as AnswerPath
 
@@ -30,6 +33,8 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+cli.add_typer(evaluation)
 
 Collection = Annotated[str, typer.Option(help="The collection of documents.")]
 
@@ -97,6 +102,26 @@ def ask(
     path = run_or_exit(partial(ask_here, settings, question, collection, Screen(), as_json), failed=BROKEN)
     codes = {AnswerPath.CLEAN: ANSWERED, AnswerPath.RECOVERED: ANSWERED, AnswerPath.REFUSED: REFUSED}
     raise typer.Exit(codes.get(path, BROKEN))
+
+
+@cli.command(
+    epilog="Examples: `gateway calibrate labelled.jsonl --collection handbook --store`, `gateway calibrate a.jsonl b.jsonl --out c.json`"
+)
+def calibrate(
+    paths: calibration.Paths,
+    grader: calibration.Grader = "calibrated",
+    collection: calibration.Collection = "default",
+    cost_ratio: calibration.Cost = COST_RATIO,
+    out: calibration.Out = None,
+    store: calibration.Store = False,
+    picture: calibration.Picture = None,
+    cache: calibration.Cache = None,
+    seed: calibration.Seed = 0,
+) -> None:
+    """Fit the local grader on labelled sets of passages, and say what it is worth on questions it has not seen."""
+    options = calibration.Options(grader, collection, cost_ratio, out, store, picture, cache, seed)
+    settings = settings_or_exit()
+    run_or_exit(partial(calibration.calibrate, settings, paths, options))
 
 
 @cli.command(epilog="Example: `GATEWAY_DATABASE_URL=postgresql://... gateway migrate`")

@@ -9,11 +9,14 @@ questions (one Newton step from the fit for each draw), by the delta method.
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
+from importlib.resources import files
 from math import exp, fsum, isfinite, log, sqrt
 from typing import Any
+
+from retrieval.faults import GatewayFault
 
 FORMAT = 1
 RIDGE = 4.0  # in cases: as strong as this many cases that say nothing about a weight; chosen by cross-validation, flat from 1 to 16
@@ -22,6 +25,7 @@ CONVERGED = 1e-8
 BOOTSTRAP_DRAWS = 40
 FOLDS = 5
 BAND_PRECISION = 0.95
+MOST_FINGERPRINTS = 400
 FEWEST_BEYOND_BAND = 20  # cases; a cut that rests on fewer is luck
 COST_RATIO = 5.0  # an answer released on junk costs as much as refusing five that are supported
 
@@ -29,12 +33,16 @@ Vector = list[float]
 Matrix = list[Vector]
 
 
-class CalibrationInvalid(ValueError):
+class CalibrationInvalid(GatewayFault):
     """Raised when a stored calibration cannot be read: not JSON, another format, a field missing or out of bounds."""
 
+    type = "calibration_invalid"
 
-class TooFewCases(ValueError):
+
+class TooFewCases(GatewayFault):
     """Raised when there is nothing to fit: fewer than two groups with a sufficient and two with a not sufficient case."""
+
+    type = "too_few_cases"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +84,13 @@ class Calibration:
     cases: int = 0
     data: str = ""
     made: str = ""
+    fitted_on: tuple[str, ...] = ()  # fingerprints of some of the cases, by which `was_fitted_on` knows them
     figures: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def version(self) -> str:
         """Twelve hex digits that change with anything that changes a verdict."""
-        told = {**asdict(self), "figures": None, "data": None, "made": None}
+        told = {**asdict(self), "figures": None, "data": None, "made": None, "fitted_on": None}
         return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
 
     def estimate(self, values: Sequence[float]) -> Estimate:
@@ -91,8 +100,28 @@ class Calibration:
         spread = dot(row, [dot(line, row) for line in self.covariance])
         return Estimate(p, p * (1 - p) * sqrt(max(spread, 0.0)))
 
+    def at_cost(self, cost_ratio: float) -> "Calibration":
+        """The same model at another price of an answer on junk."""
+        threshold = cost_ratio / (1 + cost_ratio)
+        return replace(
+            self,
+            cost_ratio=cost_ratio,
+            threshold=threshold,
+            low=min(self.low, threshold),
+            high=max(self.high, threshold),
+        )
+
+    def was_fitted_on(self, ids: Iterable[str]) -> bool:
+        """Whether any of these cases is known to be one that this model was fitted on; of a set of many at least one is."""
+        known = frozenset(self.fitted_on)
+        return any(fingerprint(each) in known for each in ids)
+
     def to_json(self) -> str:
-        return json.dumps({"format": FORMAT, "version": self.version, **asdict(self)}, indent=1) + "\n"
+        return json.dumps(self.to_json_object(), indent=1) + "\n"
+
+    def to_json_object(self) -> dict[str, Any]:
+        """Everything, with the format and the version."""
+        return {"format": FORMAT, "version": self.version, **asdict(self)}
 
     @classmethod
     def from_json(cls, text: str) -> "Calibration":
@@ -194,6 +223,22 @@ def equal_weights(examples: Sequence[Example]) -> Vector:
     """A weight for each example, 1 on average, by which every origin counts the same."""
     counts = Counter(each.origin for each in examples)
     return [len(examples) / (len(counts) * counts[each.origin]) for each in examples]
+
+
+def fingerprint(case_id: str) -> str:
+    return sha256(case_id.encode()).hexdigest()[:8]
+
+
+def fingerprints(ids: Iterable[str], most: int = MOST_FINGERPRINTS) -> tuple[str, ...]:
+    """Of all cases, or of `most` of them spread evenly."""
+    found = sorted({fingerprint(each) for each in ids})
+    return tuple(found[:: max(1, -(-len(found) // most))])
+
+
+def default_calibration(grader: str = "calibrated") -> Calibration:
+    """The one that ships with this package, for `calibrated` or `score`. How it was made is in its `data`."""
+    file = files("grading").joinpath("calibrations").joinpath(f"{grader}.json")
+    return Calibration.from_json(file.read_text(encoding="utf-8"))
 
 
 def sigmoid(value: float) -> float:

@@ -1,7 +1,8 @@
 """Measures of many cases, with a memory on disk: the models run once for each set, however often it is fitted or evaluated."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import anyio
 
 from gateway.evaluation.cases import Case
+from gateway.evaluation.judging import Seen, seen
 from grading.calibrated import Measure
 from grading.signals import Margins, Measured
 
@@ -18,6 +20,32 @@ MEASURES_VERSION = "1"  # of what is measured: a memory of another version is of
 
 Progress = Callable[[int, int], None]
 """(measured, all) after each case."""
+
+
+async def measure_cases(cases: Sequence[Case], cache: Path | None) -> list[Seen]:
+    """The cases with what the local models say of them, with a bar on standard error. Raises LocalModelMissing."""
+    memory = Memory(cache)
+    missing = sum(memory.get(case) is None for case in cases)
+    if not missing:
+        return seen(cases, [memory.get(case) if case.passages else None for case in cases])
+    from gateway.providers.local.models import load_local_models
+
+    models = await load_local_models(embedder=False)
+    with bar("Measuring") as show:
+        return seen(cases, await measured(cases, models.measure, memory, show))
+
+
+@contextmanager
+def bar(title: str) -> Iterator[Progress]:
+    """A progress bar on standard error; gone when it ends, never there when nobody watches."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as drawn:
+        task = drawn.add_task(title, total=None)
+        yield lambda done, total: drawn.update(task, completed=done, total=total)
 
 
 async def measured(

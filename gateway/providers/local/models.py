@@ -8,10 +8,13 @@ import anyio
 
 from gateway.providers.local.embedder import BgeEmbedder
 from gateway.providers.local.extractive import ExtractiveGenerator
-from gateway.providers.local.files import CARRIER, reader_files, reranker_files
+from gateway.providers.local.files import CARRIER, late_files, reader_files, reranker_files
 from gateway.providers.local.grader import LONGEST_TOKENS as READER_TOKENS
 from gateway.providers.local.grader import ReaderGrader
 from gateway.providers.local.judgement import JUNK_COST
+from gateway.providers.local.late import LONGEST_TOKENS as LATE_TOKENS
+from gateway.providers.local.late import LateInteraction
+from gateway.providers.local.measure import LocalMeasure
 from gateway.providers.local.network import Network
 from gateway.providers.local.pairs import LONGEST_TOKENS as PAIR_TOKENS
 from gateway.providers.local.pairs import PairScorer
@@ -28,7 +31,13 @@ class LocalModels:
     grader: ReaderGrader
     generator: ExtractiveGenerator
     pairs: PairScorer
+    late: LateInteraction
     slots: Slots
+
+    @property
+    def measure(self) -> LocalMeasure:
+        """What all judges together say of a set."""
+        return LocalMeasure(self.grader, self.pairs, self.late)
 
 
 def local_models(
@@ -43,6 +52,7 @@ def local_models(
         grader=ReaderGrader(Network(reader_files, READER_TOKENS), cross, shared, junk_cost),
         generator=ExtractiveGenerator(cross),
         pairs=cross,
+        late=LateInteraction(Network(late_files, LATE_TOKENS), shared),
         slots=shared,
     )
 
@@ -63,7 +73,8 @@ async def load_local_models(
     """
     models = local_models(embedding_model_dir=embedding_model_dir, slots=slots, junk_cost=junk_cost)
     wanted = [models.embedder.network] if embedder else []
-    await _load([*wanted, models.pairs.network, models.grader.network] if judges else wanted, models.slots)
+    judging = [models.pairs.network, models.grader.network, models.late.network]
+    await _load([*wanted, *judging] if judges else wanted, models.slots)
     return models
 
 

@@ -1,0 +1,154 @@
+"""`gateway calibrate`: labelled cases in, a calibration out, with what it is worth on questions it has not seen."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from gateway.evaluation.cases import Case, read_cases
+from gateway.evaluation.figures import reliability
+from gateway.evaluation.judging import examples, freely, judged_out_of_fold
+from gateway.evaluation.measuring import measure_cases
+from gateway.evaluation.picture import png_curve, terminal_curve
+from gateway.evaluation.shown import sufficiency_table
+from gateway.evaluation.sufficiency import Judged, report
+from gateway.settings import Settings
+from grading.calibrate import COST_RATIO, Calibration, fingerprints, fit
+from grading.score import FREE_SIGNALS
+from grading.signals import ALL_SIGNALS, EVIDENCE_SIGNALS
+
+MANY_CASES = 1000  # from several sets: what kind of set it is can then be learnt too
+
+Fitted = Literal["calibrated", "score"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A calibration, and what models like it said of the cases they had not seen."""
+
+    calibration: Calibration
+    held_out: list[Judged]
+
+
+async def fitted(
+    paths: Sequence[Path], *, grader: Fitted, cost_ratio: float = COST_RATIO, cache: Path | None = None, seed: int = 0
+) -> Fit:
+    """The model of all cases in the files. Raises LabelsUnreadable, LocalModelMissing or TooFewCases."""
+    cases = read_cases(paths)
+    found = freely(cases) if grader == "score" else await measure_cases(cases, cache)
+    names = signals_for(cases, grader)
+    model = fit(
+        examples(found, names),
+        names,
+        cost_ratio=cost_ratio,
+        data=described(cases),
+        made=datetime.now(UTC).date().isoformat(),
+        seed=seed,
+    )
+    model = replace(model, fitted_on=fingerprints(case.id for case in cases))
+    held_out = judged_out_of_fold(model, found)
+    return Fit(with_figures(model, held_out, seed), held_out)
+
+
+def signals_for(cases: Sequence[Case], grader: Fitted) -> tuple[str, ...]:
+    """Fewer signals for fewer cases."""
+    if grader == "score":
+        return FREE_SIGNALS
+    is_broad = len(cases) >= MANY_CASES and len({case.origin for case in cases}) > 1
+    return ALL_SIGNALS if is_broad else EVIDENCE_SIGNALS
+
+
+def described(cases: Sequence[Case]) -> str:
+    """What a calibration was fitted on, in words."""
+    origins = dict.fromkeys(case.origin for case in cases)
+    counts = [f"{origin} ({sum(case.origin == origin for case in cases)} cases)" for origin in origins]
+    return ", ".join(counts)
+
+
+def with_figures(model: Calibration, held_out: Sequence[Judged], seed: int) -> Calibration:
+    found = report(held_out, model.threshold, model.cost_ratio, seed)
+    names = ("auc", "macro_f1", "f1_not_sufficient", "ece", "share_decided_at_95", "cost")
+    return replace(model, figures={name: round(found.mean(name), 4) for name in names})
+
+
+def show(found: Fit, seed: int, picture: Path | None) -> None:
+    """Figures, confusion matrix, reliability curve and threshold, on standard error; the curve as a PNG where one is wanted."""
+    model = found.calibration
+    bins = reliability([each.scored for each in found.held_out])
+    note(sufficiency_table(report(found.held_out, model.threshold, model.cost_ratio, seed), "out of fold"))
+    note(f"\nReliability, out of fold:\n{terminal_curve(bins)}\n")
+    note(
+        f"Threshold: sufficient from p = {model.threshold:.3f} on: an answer on junk costs as much as {model.cost_ratio:g} refusals.\n"
+        f"Borderline band of a cascade: {model.low:.3f} to {model.high:.3f}; outside it 95 % are decided rightly.\n"
+        f"Version {model.version}, fitted on {model.data}."
+    )
+    if picture is not None:
+        picture.write_bytes(png_curve(bins))
+        note(f"Picture: {picture}")
+
+
+async def store(settings: Settings, model: Calibration, collection: str, grader: Fitted) -> None:
+    """Keeps the calibration with its collection. Raises RetrievalUnavailable or what a database that cannot start raises."""
+    from gateway.calibrations import PostgresCalibrations
+    from gateway.wiring import database_url
+    from retrieval.pool import open_pool
+    from retrieval.schema import migrate
+
+    async with database_url(settings) as url:
+        await migrate(url)
+        async with open_pool(url, size=1) as pool:
+            await PostgresCalibrations(pool).save(model, collection, grader=grader)
+
+
+async def calibrate(
+    settings: Settings,
+    paths: Sequence[Path],
+    options: "Options",
+) -> Calibration:
+    """Fits, shows, writes and stores, as the options say."""
+    found = await fitted(
+        paths, grader=options.grader, cost_ratio=options.cost_ratio, cache=options.cache, seed=options.seed
+    )
+    show(found, options.seed, options.picture)
+    if options.out is not None:
+        options.out.write_text(found.calibration.to_json(), encoding="utf-8")
+        note(f"Written to {options.out}")
+    if options.store:
+        await store(settings, found.calibration, options.collection, options.grader)
+        note(f"Stored for the collection {options.collection}; a server uses it from its next start on")
+    return found.calibration
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Of the command, as given."""
+
+    grader: Fitted = "calibrated"
+    collection: str = "default"
+    cost_ratio: float = COST_RATIO
+    out: Path | None = None
+    store: bool = False
+    picture: Path | None = None
+    cache: Path | None = None
+    seed: int = 0
+
+
+Paths = Annotated[
+    list[Path], typer.Argument(help="Labelled JSON Lines files, or folders that hold a sufficiency.jsonl.")
+]
+Grader = Annotated[Fitted, typer.Option(help="Which grader to fit: over all local models, or over free scores alone.")]
+Collection = Annotated[str, typer.Option(help="Whose calibration it is, with --store.")]
+Cost = Annotated[float, typer.Option(help="How many refusals one answer on junk costs.", min=0.01)]
+Out = Annotated[Path | None, typer.Option(help="Write the calibration here, as JSON.")]
+Store = Annotated[bool, typer.Option("--store", help="Keep it in the database, for the collection.")]
+Picture = Annotated[Path | None, typer.Option(help="Write the reliability curve here, as a PNG.")]
+Cache = Annotated[Path | None, typer.Option(help="Remember what the models measured here, for the next fit.")]
+Seed = Annotated[int, typer.Option(help="Of the bootstrap that gives the intervals and the stated error.")]
+
+
+def note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

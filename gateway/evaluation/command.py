@@ -1,0 +1,136 @@
+"""`gateway eval`: a figure on standard output for a person or (--json) a program; what goes on meanwhile on standard error."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import anyio
+import typer
+
+from gateway.evaluation.cases import LabelsUnreadable, read_cases
+from gateway.evaluation.judging import Seen, freely, judged_by, judged_by_reader, judged_out_of_fold
+from gateway.evaluation.measuring import measure_cases
+from gateway.evaluation.shown import sufficiency_table
+from gateway.evaluation.sufficiency import SufficiencyReport, report
+from gateway.providers.local.faults import LocalModelMissing
+from grading.calibrate import Calibration, CalibrationInvalid, default_calibration
+
+FAILED, USAGE = 1, 2
+
+evaluation = typer.Typer(
+    name="eval",
+    help="Measure against labelled files: figures with 95 % intervals. Same inputs, same figures.",
+    no_args_is_help=True,
+)
+
+Paths = Annotated[list[Path], typer.Argument(help="Labelled JSON Lines files, or folders that hold them.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+Seed = Annotated[int, typer.Option(help="Of the bootstrap that gives the intervals.")]
+Cache = Annotated[
+    Path | None, typer.Option(help="Remember what the models measured here; measured once, fitted and evaluated often.")
+]
+Judge = Literal["calibrated", "reader", "score"]
+
+
+@evaluation.command(
+    epilog="Examples: `gateway eval sufficiency labelled.jsonl`, `gateway eval sufficiency data/squad2 --cross-validate --json`"
+)
+def sufficiency(
+    paths: Paths,
+    as_json: AsJson = False,
+    seed: Seed = 0,
+    grader: Annotated[Judge, typer.Option(help="Which local judge.")] = "calibrated",
+    calibration: Annotated[
+        Path | None, typer.Option(help="A calibration made by `gateway calibrate --out`; default: the shipped one.")
+    ] = None,
+    cross_validate: Annotated[
+        bool | None,
+        typer.Option(
+            "--cross-validate/--as-fitted",
+            help="Refit on these very cases, each judged by a model that saw no case of its question or passages. "
+            "Default: only where the calibration was fitted on the same file.",
+        ),
+    ] = None,
+    cost_ratio: Annotated[
+        float | None, typer.Option(help="How many refusals one answer on junk costs; sets the threshold.", min=0.01)
+    ] = None,
+    cache: Cache = None,
+) -> None:
+    """How well the judge tells a sufficient set of passages from the others."""
+    try:
+        outcome = anyio.run(_sufficiency, paths, grader, calibration, cross_validate, cost_ratio, seed, cache)
+    except (LabelsUnreadable, CalibrationInvalid) as error:
+        stop(str(error), USAGE)
+    except LocalModelMissing as error:
+        stop(str(error), FAILED)
+    if as_json:
+        print(json.dumps(outcome.as_json()))
+    else:
+        print(sufficiency_table(outcome.report, outcome.mode))
+
+
+class Outcome:
+    """A report, and how it came about."""
+
+    def __init__(self, found: SufficiencyReport, mode: str, grader: str, calibration: Calibration) -> None:
+        self.report, self.mode, self.grader, self.calibration = found, mode, grader, calibration
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "kind": "sufficiency",
+            "grader": self.grader,
+            "mode": self.mode,
+            "calibration": self.calibration.version,
+            **self.report.as_json(),
+        }
+
+
+async def _sufficiency(
+    paths: Sequence[Path],
+    grader: Judge,
+    file: Path | None,
+    cross_validate: bool | None,
+    cost_ratio: float | None,
+    seed: int,
+    cache: Path | None,
+) -> Outcome:
+    cases = read_cases(paths)
+    chosen = (
+        read_calibration(file)
+        if file is not None
+        else default_calibration("score" if grader == "score" else "calibrated")
+    )
+    if cost_ratio is not None:
+        chosen = chosen.at_cost(cost_ratio)
+    found = freely(cases) if grader == "score" else await measure_cases(cases, cache)
+    refit = chosen.was_fitted_on(case.id for case in cases) if cross_validate is None else cross_validate
+    judged, mode = _judge(grader, chosen, found, refit)
+    return Outcome(report(judged, chosen.threshold, chosen.cost_ratio, seed), mode, grader, chosen)
+
+
+def _judge(grader: Judge, chosen: Calibration, found: Sequence[Seen], refit: bool) -> tuple[list[Any], str]:
+    if grader == "reader":
+        return judged_by_reader(found, chosen.threshold), "as shipped"
+    if refit:
+        return judged_out_of_fold(chosen, found), "out of fold (refitted on these cases, by question and passages)"
+    return judged_by(chosen, found), "as fitted"
+
+
+def read_calibration(file: Path) -> Calibration:
+    """Raises CalibrationInvalid."""
+    try:
+        return Calibration.from_json(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CalibrationInvalid(f"{file}: cannot be read ({error.__class__.__name__})") from error
+
+
+def note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def stop(message: str, code: int) -> None:
+    """Ends the program with a message and no traceback."""
+    note(f"gateway: {message}")
+    raise typer.Exit(code)
