@@ -11,15 +11,24 @@ Vector = Sequence[float]
 
 
 class SearchMode(StrEnum):
-    """Which legs a search uses: vectors alone, or vectors and full text fused."""
+    """Which legs a search uses.
+
+    `dense`: vectors alone. `lexical`: words alone (BM25). `hybrid`: both fused, passages whose title the question names among the
+    candidates. `hops`: hybrid, then once more for what the best passages name, so that the second half of a chain is found.
+    """
 
     DENSE = "dense"
+    LEXICAL = "lexical"
     HYBRID = "hybrid"
+    HOPS = "hops"
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is sent to a retriever. `k` passages are wanted; `filters` are equalities on metadata fields."""
+    """What is sent to a retriever. `k` passages are wanted; `filters` are equalities on metadata fields.
+
+    A retriever that does not know a mode may search as `dense`.
+    """
 
     text: str
     collection: str = "default"
@@ -33,7 +42,8 @@ class Retriever(Protocol):
     """Finds passages. Implementations hold no connection after `retrieve` returns."""
 
     async def retrieve(self, query: Query) -> tuple[Passage, ...]:
-        """At most `query.k` passages, best first, no repeats; fewer only when the collection holds no more.
+        """At most `query.k` passages, best first, no repeats; fewer only when the collection holds no more (`lexical`: no more
+        that share a word with the question).
 
         Raises RetrievalUnavailable, RetrievalMisconfigured, CollectionNotFound or EmbeddingFailed. On cancellation the running statement is
         cancelled on the server, the connection goes back clean or is discarded, and nothing is left behind.

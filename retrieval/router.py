@@ -10,7 +10,9 @@ from enum import StrEnum
 
 from retrieval.ports import SearchMode
 
-DEFAULT_MODE = SearchMode.HYBRID  # measured on five sets, see `gateway eval retrieval`: best or level with the best on each
+DEFAULT_MODE = (
+    SearchMode.HYBRID
+)  # measured on five sets, see `gateway eval retrieval`: best or level with the best on each
 
 
 class Need(StrEnum):

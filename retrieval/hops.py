@@ -1,0 +1,40 @@
+"""The second hop: what the best passages of a first search name may hold the other half of the answer. Pure.
+
+Method: links between passages followed from the first hits, as in Asai et al., "Learning to Retrieve Reasoning Paths", arXiv:1911.10470,
+with names of titles for hyperlinks and the fused figure for a trained path score.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from retrieval.names import name_of, named_in, names_in
+
+HOP_SOURCES = 8  # passages of the first search that are read for names
+HOP_CANDIDATES = 60  # passages they may bring
+HOP_WEIGHT = 0.4  # of the figure of the passage that names it, added to a candidate's own
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A passage of the first search: what it names, what itself is called, how good it is."""
+
+    names: frozenset[str]
+    own: str
+    figure: float
+
+
+def link(title: str, text: str, figure: float) -> Link:
+    """The link of a passage with its title and its figure in the first search."""
+    own = name_of(title)
+    return Link(frozenset(names_in(text)) - {own}, own, figure)
+
+
+def wanted(texts: Sequence[str]) -> tuple[str, ...]:
+    """The names to look up after a first search whose best passages have these texts."""
+    return named_in(texts)
+
+
+def followed(title: str, links: Sequence[Link]) -> float:
+    """What a candidate of this title gains from the best passage that names it; 0 where none does, or only a passage of the same name."""
+    name = name_of(title)
+    return HOP_WEIGHT * max((one.figure for one in links if name in one.names and one.own != name), default=0.0)
