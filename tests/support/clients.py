@@ -46,8 +46,10 @@ class Told:
 
 @asynccontextmanager
 async def client(base_url: str, **settings: Any) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client that no proxy setting of the machine touches."""
-    async with httpx2.AsyncClient(base_url=base_url, timeout=LIMIT_S, trust_env=False, **settings) as opened:
+    """A client that no proxy setting of the machine touches. It loads no certificates: they cost 60 ms, and this is plain HTTP."""
+    async with httpx2.AsyncClient(
+        base_url=base_url, timeout=LIMIT_S, trust_env=False, verify=False, **settings
+    ) as opened:
         yield opened
 
 
