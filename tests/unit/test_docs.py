@@ -155,19 +155,21 @@ def test_every_field_of_a_question_is_described_and_the_example_is_valid() -> No
 
 
 def faults() -> set[tuple[int, str]]:
-    """Status and type of every fault that a client can be told."""
-    from gateway.problems import status_of
-    from gateway.providers.local.faults import LocalModelMissing
-    from retrieval.faults import DocumentUnreadable, GatewayFault
+    """Status and type of every fault that a client can be told: those with a row of the table, and their kinds.
 
-    found, at_start_or_ingest = [GatewayFault], {LocalModelMissing, DocumentUnreadable}
+    What falls through to the last row is told to whoever runs a command, or never leaves the part that raised it.
+    """
+    from gateway.problems import STATUS, status_of
+    from retrieval.faults import GatewayFault
+
+    found, rows_of_it = [GatewayFault], tuple(kind for kind in STATUS if kind is not GatewayFault)
     for kind in found:
         found += kind.__subclasses__()
     ours = ("gateway.", "streaming.", "grading.", "retrieval.")
     return {
         (status_of(kind), kind.type)
         for kind in found
-        if kind.__module__.startswith(ours) and kind not in at_start_or_ingest
+        if kind.__module__.startswith(ours) and (kind is GatewayFault or issubclass(kind, rows_of_it))
     }
 
 
