@@ -1,7 +1,7 @@
 """Problems: which fault is which HTTP status, said in one table, and how a fault looks as a JSON body."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from starlette.types import Send
@@ -19,6 +19,7 @@ from retrieval.faults import (
 from streaming.faults import GeneratorFault, GeneratorOverloaded
 
 JSON = b"application/json"
+ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))  # one, as each token passes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +115,31 @@ RETRY_AFTER_S = {503: 5}  # long enough for a restart behind a load balancer, sh
 UNREAD = (Unauthorized, BodyTooSlow, BodyTooLarge, WrongContentType, ShuttingDown)  # raised before the body was read
 
 
-def status_of(fault: GatewayFault | type[GatewayFault]) -> int:
-    """The HTTP status of `fault`: that of its own class, or of the nearest class it derives from."""
-    kind = fault if isinstance(fault, type) else type(fault)
-    return next(STATUS[base] for base in kind.__mro__ if base in STATUS)
+def status_of(fault: GatewayFault) -> int:
+    """The HTTP status of `fault`: that of its class, or of the nearest listed class it derives from.
+
+    One with a name that is not listed is a part's outage: 503 where asking again may help, else 502.
+    """
+    return _status(type(fault))
 
 
 def status_of_type(type_name: str) -> int:
-    """The HTTP status of a fault known by its `type` alone (as `failed` events carry it); 502 for one not in the table."""
-    return next((status for kind, status in STATUS.items() if kind.type == type_name), 502)
+    """As `status_of`, for a fault of which only its `type` is known (as a `failed` event says it)."""
+    return next((_status(kind) for kind in _kinds(GatewayFault) if kind.type == type_name), 502)
+
+
+def _status(kind: type[GatewayFault]) -> int:
+    listed = next(STATUS[base] for base in kind.__mro__ if base in STATUS)
+    if listed == STATUS[GatewayFault] and kind.type != GatewayFault.type:
+        return 503 if kind.retryable else 502
+    return listed
+
+
+def _kinds(base: type[GatewayFault]) -> Iterator[type[GatewayFault]]:
+    """`base` and every class that derives from it."""
+    yield base
+    for kind in base.__subclasses__():
+        yield from _kinds(kind)
 
 
 def body_of(fault: GatewayFault) -> dict[str, object]:
@@ -152,7 +169,7 @@ def headers_of(fault: GatewayFault, status: int) -> list[tuple[bytes, bytes]]:
 
 def dumps(value: object) -> bytes:
     """`value` as JSON in pure ASCII: lone surrogates and odd line separators are escapes, NaN is an error of ours."""
-    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+    return ENCODER.encode(value).encode("ascii")
 
 
 async def send_json(

@@ -106,6 +106,7 @@ async def stream(
         media_type=f"{MEDIA_TYPE}; charset=utf-8" if settings.charset else MEDIA_TYPE,
         ping=settings.ping_s,
         ping_message_factory=ping,
+        send_timeout=settings.send_timeout_s,
         sep="\n",
     )
     response.raw_headers = media_type_as_given(response.raw_headers, response.media_type or MEDIA_TYPE)
@@ -128,9 +129,12 @@ async def stream(
 
 
 def within(limit_s: float, send: Callable[[Message], Awaitable[None]]) -> Send:
-    """`send` with a time-out on every message: sse-starlette puts none on the headers and on the end."""
+    """`send` with a time-out on the headers and on the end: sse-starlette puts one on what is between them alone."""
 
     async def bounded(message: Message) -> None:
+        if message.get("more_body"):
+            await send(message)
+            return
         with anyio.move_on_after(limit_s) as waiting:
             await send(message)
         if waiting.cancelled_caught:

@@ -61,7 +61,8 @@ class Whole:
     @property
     def status(self) -> int:
         """200 for an answer and for a refusal, which is one; a fault's own status otherwise."""
-        return 200 if self._failed is None else status_of_type(self._failed.type)
+        failed = self._failed
+        return 200 if failed is None else status_of_type(failed.type)
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Retry-After where trying again may help."""

@@ -39,11 +39,13 @@ def test_every_type_belongs_to_one_fault() -> None:
 
 
 def test_status_by_type_is_that_of_the_fault() -> None:
-    assert {kind: status_of_type(kind.type) for kind in STATUS} == dict(STATUS)
+    for kind in FAULTS:
+        assert status_of_type(kind.type) == status_of(kind("x")), kind
+    assert {kind: status_of(kind("x")) for kind in STATUS} == dict(STATUS)
 
 
 def test_only_a_defect_of_ours_is_a_500() -> None:
-    assert [kind for kind in FAULTS if status_of(kind) == 500] == [GatewayFault]
+    assert [kind for kind in FAULTS if status_of(kind("x")) == 500] == [GatewayFault]
 
 
 @pytest.mark.parametrize(
