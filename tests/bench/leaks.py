@@ -133,13 +133,13 @@ async def counted(folder: Path, database_url: str) -> AsyncIterator[Counter]:
                 yield Counter(server, spans, built.library.pool, pid)
 
 
-async def measure(answers: int, seed: int, database_url: str, folder: Path) -> Json:
+async def measure(answers: int, seed: int, database_url: str, folder: Path, warm_up: int = WARM_UP) -> Json:
     """All figures of one run. Raises TimeoutError when the machine is too slow for it."""
     with anyio.fail_after(RUN_LIMIT_S):
         async with counted(folder, database_url) as counter:
-            await pay(counter, [*visits(WARM_UP, seed + 1)], Tally())
+            await pay(counter, [*visits(warm_up, seed + 1)], Tally())
             before, memory, tally = await settled(counter), [resident_mb()], Tally()
-            plan = [*visits(answers, seed, WARM_UP)]
+            plan = [*visits(answers, seed, warm_up)]
             for part in (plan[: answers // 2], plan[answers // 2 :]):
                 await pay(counter, part, tally)
                 memory.append(resident_mb())

@@ -41,12 +41,17 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What came of a question. `cited` are the titles of the passages that the answer rests on, `retrieved` of those it might have."""
+    """What came of a question. `cited` are the titles of the passages that the answer rests on.
+
+    `retrieved` are those of the passages that it may cite, or of the three closest that a refusal offers; `found_it` says whether
+    the right one is among them.
+    """
 
     question: str
     outcome: Outcome
     path: str
     says_it: bool
+    found_it: bool
     cited: tuple[str, ...]
     retrieved: tuple[str, ...]
     missing: str | None
@@ -84,13 +89,15 @@ def judged(question: Question, told: Told) -> Answered:
     refusals = told.data("refusal")
     titles = {passage["n"]: str(passage["title"]) for source in sources for passage in source["passages"]}
     cited = tuple(dict.fromkeys(titles[each["n"]] for each in told.data("citation")))
+    retrieved = tuple(titles.values()) or tuple(str(each["title"]) for each in closest(refusals))
     return Answered(
         question=question.question,
         outcome=outcome(question, done["path"], cited),
         path=done["path"],
         says_it=any(fact in told.text for fact in question.fact),
+        found_it=holds(question, retrieved),
         cited=cited,
-        retrieved=tuple(titles.values()) or tuple(str(each["title"]) for each in closest(refusals)),
+        retrieved=retrieved,
         missing=refusals[0]["missing"] if refusals else None,
         text=told.text,
         total_ms=done["timings_ms"]["total"],
@@ -108,8 +115,13 @@ def outcome(question: Question, path: str, cited: Sequence[str]) -> Outcome:
         return "refused"
     if path not in ("clean", "recovered"):
         return "failed"
-    sections = [part for title in cited for part in title.split(" › ")]
-    return "right" if any(part.startswith(name) for part in sections for name in question.where) else "wrong"
+    return "right" if holds(question, cited) else "wrong"
+
+
+def holds(question: Question, titles: Sequence[str]) -> bool:
+    """Whether one of the passages with these titles is of a section that answers the question."""
+    sections = [part for title in titles for part in title.split(" › ")]
+    return any(part.startswith(name) for part in sections for name in question.where)
 
 
 async def measure(asked: Sequence[Question], folder: Path) -> list[Answered]:
@@ -133,6 +145,7 @@ def figures_of(asked: Sequence[Question], answered: Sequence[Answered]) -> Json:
                 name: sum(answer.outcome == name for answer in known)
                 for name in ("right", "wrong", "refused", "failed")
             },
+            "found": sum(answer.found_it for answer in known),
             "says_the_fact": sum(answer.says_it for answer in known),
             "corrected": sum(answer.path == "recovered" for answer in known),
         },
@@ -154,6 +167,7 @@ def lines(figures: Json) -> list[Line]:
         Line("  answered after a correction", f"{known['corrected']} of {known['asked']}"),
         Line("answered from other passages", f"{known['wrong']} of {known['asked']}"),
         Line("refused, although the documents hold it", f"{known['refused']} of {known['asked']}"),
+        Line("the right passage found, answered or refused", f"{known['found']} of {known['asked']}"),
         Line("unanswerable, refused", f"{unknown['refused']} of {unknown['asked']}"),
         Line("unanswerable, answered", f"{unknown['wrong']} of {unknown['asked']}"),
         Line("failed", str(known["failed"] + unknown["failed"]), "0", known["failed"] + unknown["failed"] == 0),
