@@ -11,7 +11,7 @@ from retrieval.names import name_of, named_in, names_in
 
 HOP_SOURCES = 8  # passages of the first search that are read for names
 HOP_CANDIDATES = 60  # passages they may bring
-HOP_WEIGHT = 0.4  # of the figure of the passage that names it, added to a candidate's own
+HOP_WEIGHT = 0.3  # of the figure of the passage that names it, added to a candidate's own
 
 
 @dataclass(frozen=True, slots=True)
