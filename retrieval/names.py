@@ -1,13 +1,16 @@
 """Names: the runs of words in a text that may be some passage's title, normalised as the database's `name_of` does. Pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 LONGEST_NAME = 8  # words
 MOST_NAMES = 400  # a lookup each in an index, all in one statement: 400 take 1 ms
 FEWEST_LETTERS = 3
 
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(
+    r"[0-9A-Za-z\x80-\U0010ffff]+"
+)  # ASCII letters and digits, and whatever is not ASCII: as in SQL, whatever its locale
+_BRACKETS = re.compile(r" *\([^()]*\) *$")
 _BREAK = re.compile(r"[.;:!?\n]\s|\n")
 
 
@@ -27,8 +30,12 @@ def named_in(texts: Iterable[str]) -> tuple[str, ...]:
 
 def name_of(title: str) -> str:
     """What a title names: its last part (document › section), without what stands in brackets at its end; as SQL's `name_of`."""
-    last = title.rsplit(" › ", 1)[-1].lower()
-    return " ".join(_WORD.findall(re.sub(r"\s*\([^()]*\)\s*$", "", last)))
+    return _normal(_WORD.findall(_BRACKETS.sub("", title.rsplit(" › ", 1)[-1])))
+
+
+def _normal(words: Sequence[str]) -> str:
+    """In lower case as far as ASCII goes."""
+    return b" ".join(word.encode("utf-8", "replace").lower() for word in words).decode()
 
 
 def _runs(clause: str) -> Iterable[str]:
@@ -37,6 +44,6 @@ def _runs(clause: str) -> Iterable[str]:
         if not (first[0].isupper() or first[0].isdigit()):
             continue
         for end in range(start + 1, min(start + LONGEST_NAME, len(words)) + 1):
-            name = " ".join(words[start:end]).lower()
+            name = _normal(words[start:end])
             if len(name) >= FEWEST_LETTERS and not name.isdigit():
                 yield name

@@ -1,10 +1,15 @@
 -- BM25 needs to know in how many passages of its collection a term occurs, and how long a passage is on average (retrieval/lexical.py).
 -- Statement triggers keep both exact whatever writes passages, cascades included. A passage is never updated in place.
 
--- What a title names: its last part (document › section), without what stands in brackets, words only, in lower case.
+-- What a title names: its last part (document › section), without what stands in brackets, words only, in lower case. ASCII
+-- only: what counts as a letter beyond it differs from one database's locale to the next, and retrieval/names.py must agree.
 CREATE FUNCTION name_of(title text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT trim(regexp_replace(
-        regexp_replace(lower(regexp_replace(title, '^.* › ', '')), '\s*\([^()]*\)\s*$', ''), '[^[:alnum:]]+', ' ', 'g'
+        regexp_replace(
+            translate(regexp_replace(title, '^.* › ', ''), 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz'),
+            ' *\([^()]*\) *$', ''
+        ),
+        '[\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+', ' ', 'g'
     ))
 $$;
 CREATE INDEX passage_name ON passage (collection_id, name_of(title));
