@@ -201,7 +201,7 @@ async def test_words_alone_find_only_what_shares_one(retriever: Retriever) -> No
 
 async def test_a_passage_named_by_the_best_one_is_found_by_hops(pool: Pool) -> None:
     """The passage about the shipyard shares no word with the question; only the first passage leads there."""
-    embedder = HashingEmbedder()
+    embedder = HashingEmbedder(dimensions=256)
     await shelve(pool, embedder, {f"filler {n}": f"some words {n} about gardens" for n in range(20)})
     texts = {"Vasa (ship)": "Vasa sank in 1628. It came from Skeppsgården.", "Skeppsgården": "Founded by the king."}
     await shelve(pool, embedder, texts)
