@@ -166,7 +166,7 @@ def faults() -> set[tuple[int, str]]:
         found += kind.__subclasses__()
     ours = ("gateway.", "streaming.", "grading.", "retrieval.")
     return {
-        (status_of(kind), kind.type)
+        (status_of(kind("said")), kind.type)
         for kind in found
         if kind.__module__.startswith(ours) and (kind is GatewayFault or issubclass(kind, rows_of_it))
     }
