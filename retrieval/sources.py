@@ -1,11 +1,15 @@
 """The ordered hierarchy of sources: where to search first, and where next."""
 
+import logging
 from dataclasses import dataclass, replace
 
+from retrieval.faults import GatewayFault
 from retrieval.passage import Passage, Scalar
 from retrieval.ports import Query, Retriever
 
 HOUSE = "house"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +26,17 @@ class Source:
     parallel: bool = False
 
     async def retrieve(self, query: Query) -> tuple[Passage, ...]:
-        """As Retriever.retrieve; passages from outside the house are marked with `source` and `external` in their metadata."""
-        found = await self.retriever.retrieve(query)
+        """As Retriever.retrieve; passages from outside the house are marked with `source` and `external` in their metadata.
+
+        Only the house's own search can fail: another source that fails has found nothing, and the log says why.
+        """
         if self.name == HOUSE:
-            return found
+            return await self.retriever.retrieve(query)
+        try:
+            found = await self.retriever.retrieve(query)
+        except GatewayFault as fault:
+            _log.warning("source %r was passed over: %s", self.name, fault)
+            return ()
         mark: dict[str, Scalar] = {"source": self.name, "external": self.external}
         return tuple(replace(p, metadata={**p.metadata, **mark}) for p in found)
 

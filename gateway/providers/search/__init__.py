@@ -1,0 +1,1 @@
+"""Search services over HTTP, as sources."""
