@@ -198,14 +198,15 @@ class AnswerTrace:
         span.set({names.CANDIDATES: candidates, names.SEARCH_K: k})
         return span
 
-    def grading(self, passages: int) -> OpenSpan:
+    def grading(self, passages: int, grader: str | None = None) -> OpenSpan:
         models = self._models
-        span = self._part(f"{names.CHAT} {models.grader}", SpanKind.CLIENT)
+        grader = grader or models.grader
+        span = self._part(f"{names.CHAT} {grader}", SpanKind.CLIENT)
         span.set(
             {
                 names.OPERATION: "chat",
                 names.PROVIDER: models.grader_provider,
-                names.REQUEST_MODEL: models.grader,
+                names.REQUEST_MODEL: grader,
                 names.PASSAGES: passages,
             }
         )

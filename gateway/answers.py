@@ -144,7 +144,7 @@ class Answering:
 
     async def _run(self, emit: Emit) -> Path:
         house, options = self.house, self.request.options
-        parts = house.parts_for(options)
+        parts = house.parts_for(options, self.ask.collection)
         self.trace.begin_answer(
             self.ask, generator=parts.generator.name, grader=parts.grader.name, provider=house.provider
         )

@@ -11,17 +11,13 @@ import typer
 
 from gateway.evaluation.cases import Case, read_cases
 from gateway.evaluation.figures import reliability
-from gateway.evaluation.judging import examples, freely, judged_out_of_fold
+from gateway.evaluation.judging import RISING_SIGNALS, examples, freely, judged_out_of_fold, signals_for
 from gateway.evaluation.measuring import measure_cases
 from gateway.evaluation.picture import png_curve, terminal_curve
 from gateway.evaluation.shown import sufficiency_table
 from gateway.evaluation.sufficiency import Judged, report
 from gateway.settings import Settings
 from grading.calibrate import COST_RATIO, Calibration, fingerprints, fit
-from grading.score import FREE_SIGNALS
-from grading.signals import ALL_SIGNALS, EVIDENCE_SIGNALS
-
-MANY_CASES = 1000  # from several sets: what kind of set it is can then be learnt too
 
 Fitted = Literal["calibrated", "score"]
 
@@ -44,22 +40,15 @@ async def fitted(
     model = fit(
         examples(found, names),
         names,
+        rising=RISING_SIGNALS,
         cost_ratio=cost_ratio,
         data=described(cases),
         made=datetime.now(UTC).date().isoformat(),
         seed=seed,
     )
     model = replace(model, fitted_on=fingerprints(case.id for case in cases))
-    held_out = judged_out_of_fold(model, found)
+    held_out = judged_out_of_fold(found, names, model.threshold)
     return Fit(with_figures(model, held_out, seed), held_out)
-
-
-def signals_for(cases: Sequence[Case], grader: Fitted) -> tuple[str, ...]:
-    """Fewer signals for fewer cases."""
-    if grader == "score":
-        return FREE_SIGNALS
-    is_broad = len(cases) >= MANY_CASES and len({case.origin for case in cases}) > 1
-    return ALL_SIGNALS if is_broad else EVIDENCE_SIGNALS
 
 
 def described(cases: Sequence[Case]) -> str:

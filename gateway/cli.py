@@ -146,7 +146,7 @@ async def ingest_path(settings: Settings, path: Path, collection: str, screen: S
 
 async def ask_here(settings: Settings, question: str, collection: str, screen: Screen, as_json: bool) -> AnswerPath:
     """Answers on the screen; the path that the answer took."""
-    from gateway.request import clean_collection, clean_question
+    from gateway.request import Options, clean_collection, clean_question
     from gateway.wiring import wired
     from streaming.answer import Ask, answer
 
@@ -155,15 +155,16 @@ async def ask_here(settings: Settings, question: str, collection: str, screen: S
         house = built.house
         await house.collections.check(asked.collection, asked.tenant)
         shown = screen.answer(as_json)
+        parts = house.parts_for(Options(), asked.collection)
         trace = house.telemetry.request({}, method="CLI", route="ask")
         try:
             trace.begin_answer(
                 asked,
-                generator=house.parts.generator.name,
-                grader=house.parts.grader.name,
+                generator=parts.generator.name,
+                grader=parts.grader.name,
                 provider=house.provider,
             )
-            return await answer(asked, house.parts, house.limits, shown.take, trace)
+            return await answer(asked, parts, house.limits, shown.take, trace)
         finally:
             trace.end(None)
 

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from gateway.gap_groups import GapGroups, NoGapGroups
 from gateway.keys import Keys
 from gateway.open_answers import OpenAnswers
 from gateway.request import Options
 from gateway.sse import SseSettings
 from gateway.telemetry import Telemetry
+from grading.ports import Grader
 from streaming.answer import Parts
 from streaming.budget import Limits
 from streaming.speculate import Always, Never
@@ -35,16 +37,19 @@ class House:
     keys: Keys = field(default_factory=Keys)
     sse: SseSettings = field(default_factory=SseSettings)
     open_answers: OpenAnswers = field(default_factory=OpenAnswers)
+    gaps: GapGroups = field(default_factory=NoGapGroups)
+    graders: Mapping[str, Grader] = field(default_factory=dict)
 
-    def parts_for(self, options: Options) -> Parts:
-        """The collaborators as one request wants them."""
+    def parts_for(self, options: Options, collection: str = "default") -> Parts:
+        """The collaborators as one request wants them, with the grader of its collection."""
+        parts = replace(self.parts, grader=self.graders.get(collection, self.parts.grader))
         match options.speculate:
             case "always":
-                return replace(self.parts, speculator=Always())
+                return replace(parts, speculator=Always())
             case "never":
-                return replace(self.parts, speculator=Never())
+                return replace(parts, speculator=Never())
             case None:
-                return self.parts
+                return parts
 
     def limits_for(self, options: Options) -> Limits:
         """The budget as one request narrows it: never more retries or time than the server allows."""

@@ -77,9 +77,9 @@ class RequestTrace:
         """The span around one reranking."""
         return self._work(lambda answer: answer.reranking(candidates, k))
 
-    def grading(self, passages: int) -> Work:
-        """The span around one grade."""
-        return self._work(lambda answer: answer.grading(passages))
+    def grading(self, passages: int, grader: str | None = None) -> Work:
+        """The span around one grade; `grader` is one of a cascade, else the one the answer began with."""
+        return self._work(lambda answer: answer.grading(passages, grader))
 
     def take_draft(self) -> DraftTrace | None:
         """The draft that the calling task has just told to have started; None where nobody told."""

@@ -17,6 +17,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from gateway.graders import BY_A_SERVICE, ON_THE_MODELS_HERE, GraderName
 from gateway.providers.script import Script
 from gateway.telemetry import exports_traces
 from streaming.budget import MAX_RETRIES, Limits
@@ -50,6 +51,7 @@ class Settings(BaseSettings):
     provider: Literal["auto", "anthropic", "local", "scripted"] = "auto"
     generator_model: str = "claude-sonnet-5-5"
     grader_model: str = "claude-haiku-5-5"
+    graders: Annotated[tuple[GraderName, ...], NoDecode] = ()
     anthropic_api_key: SecretStr | None = Field(
         default=None, validation_alias=AliasChoices("anthropic_api_key", "ANTHROPIC_API_KEY")
     )
@@ -95,7 +97,7 @@ class Settings(BaseSettings):
         """Arguments first, then the environment, then the file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, config_file(os.environ))
 
-    @field_validator("api_keys", mode="before")
+    @field_validator("api_keys", "graders", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(key.strip() for key in value.split(",") if key.strip()) if isinstance(value, str) else value
@@ -128,7 +130,31 @@ class Settings(BaseSettings):
             raise PydanticCustomError(
                 "embeddings", "GATEWAY_EMBEDDINGS_URL needs GATEWAY_EMBEDDINGS_MODEL and GATEWAY_EMBEDDINGS_DIMENSIONS"
             )
+        if len(set(self.graders)) < len(self.graders):
+            raise PydanticCustomError("graders", "GATEWAY_GRADERS names a grader twice")
+        if "model-passages" in self.graders:
+            raise PydanticCustomError("not_yet", "GATEWAY_GRADERS: 'model-passages' is not built yet; use 'model'")
+        if BY_A_SERVICE.intersection(self.graders) and self.chosen_provider == "local":
+            raise PydanticCustomError("graders", "GATEWAY_GRADERS asks a model of Anthropic: set ANTHROPIC_API_KEY")
         return self
+
+    @property
+    def chosen_graders(self) -> tuple[GraderName, ...]:
+        """Who grades, in order: as set, or `calibrated` and then a model where one can be asked; `model` alone with scripts."""
+        if self.graders:
+            return self.graders
+        match self.chosen_provider:
+            case "local":
+                return ("cross-encoder",)
+            case "anthropic":
+                return ("calibrated", "model")
+            case "scripted":
+                return ("model",)
+
+    @property
+    def grades_here(self) -> bool:
+        """Whether a local model grades."""
+        return not ON_THE_MODELS_HERE.isdisjoint(self.chosen_graders)
 
     @property
     def chosen_provider(self) -> Provider:

@@ -8,6 +8,7 @@ from gateway import conventions as names
 from gateway.answer_trace import DraftTrace
 from gateway.request_trace import RequestTrace
 from gateway.spans import Work, type_of
+from grading.cascade import Cascade
 from grading.grade import Grade
 from grading.ports import Grader
 from retrieval.passage import Passage
@@ -25,9 +26,16 @@ def traced(parts: Parts, trace: RequestTrace) -> Parts:
         parts,
         sources=tuple(replace(s, retriever=TracedRetriever(s.retriever, trace)) for s in parts.sources),
         reranker=TracedReranker(parts.reranker, trace) if parts.reranker is not None else None,
-        grader=TracedGrader(parts.grader, trace),
+        grader=traced_grader(parts.grader, trace),
         generator=TracedGenerator(parts.generator, trace),
     )
+
+
+def traced_grader(grader: Grader, trace: RequestTrace) -> Grader:
+    """The same grader with a span around each grade; of a cascade, around the grade of each rung that is asked."""
+    if isinstance(grader, Cascade):
+        return grader.wrapped(lambda rung: TracedGrader(rung, trace, rung.name))
+    return TracedGrader(grader, trace)
 
 
 class TracedRetriever:
@@ -63,18 +71,22 @@ class TracedReranker:
 
 
 class TracedGrader:
-    """A Grader whose grades are `chat {grader}` spans; the span holds the grader's own verdict, the attempt the one that counted."""
+    """A Grader whose grades are `chat {grader}` spans; the span holds the grader's own verdict, the attempt the one that counted.
 
-    def __init__(self, inner: Grader, trace: RequestTrace) -> None:
+    `rung` names one grader of a cascade; else the span has the name that the answer's trace began with.
+    """
+
+    def __init__(self, inner: Grader, trace: RequestTrace, rung: str | None = None) -> None:
         self._inner = inner
         self._trace = trace
+        self._rung = rung
 
     @property
     def name(self) -> str:
         return self._inner.name
 
     async def grade(self, question: str, passages: tuple[Passage, ...]) -> Grade:
-        with self._trace.grading(len(passages)) as span:
+        with self._trace.grading(len(passages), self._rung) as span:
             grade = await self._inner.grade(question, passages)
             span.set(
                 {

@@ -2,18 +2,20 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
+from gateway.graders import Available, GraderName, grader_of, graders_of
 from gateway.house import House
 from gateway.keys import Keys
 from gateway.library import AnyCollection, KnownCollections
 from gateway.settings import Settings, Speculate
 from gateway.sse import SseSettings
 from gateway.telemetry import Telemetry
+from grading.calibrate import Calibration
 from grading.ports import Grader
 from retrieval.faults import DatabaseMissing
 from retrieval.ports import Embedder, Reranker, Retriever
@@ -35,10 +37,11 @@ SPECULATORS: Mapping[Speculate, type[Always] | type[Never]] = {"always": Always,
 
 @dataclass(frozen=True, slots=True)
 class Judges:
-    """Who grades and who generates."""
+    """Who grades, also for the collections that have a calibration of their own, and who generates."""
 
     grader: Grader
     generator: Generator
+    graders: Mapping[str, Grader] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ async def wired(settings: Settings) -> AsyncIterator[Wired]:
         telemetry = Telemetry.start(service_version=version("optimistic-gateway"), export=settings.export_traces)
         stack.push_async_callback(telemetry.aclose)
         evidence, local = await _evidence(settings, stack)
-        judges = await _judges(settings, local, stack)
+        judges = await _judges(settings, local, evidence.library, stack)
         yield Wired(_house(settings, evidence, judges, telemetry), evidence.library)
 
 
@@ -122,11 +125,12 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
         },
         keys=Keys(key.get_secret_value() for key in settings.api_keys),
         sse=SseSettings(settings.ping_s, settings.send_timeout_s, settings.charset),
+        graders=judges.graders,
     )
 
 
 async def _evidence(settings: Settings, stack: AsyncExitStack) -> "tuple[Evidence, LocalModels | None]":
-    local = settings.chosen_provider == "local"
+    local = settings.chosen_provider == "local" or settings.grades_here
     if settings.retriever == "scripted":
         models = await _local_models(settings, judges=True) if local else None
         return Evidence(_scripted_retriever(settings), None, NoGaps(), None), models
@@ -153,7 +157,10 @@ async def _database(settings: Settings, stack: AsyncExitStack) -> "Pool":
 
 async def _local_models(settings: Settings, *, judges: bool) -> "LocalModels | None":
     """The local models that are used; None where none is needed and none is installed."""
-    needed = judges or settings.embeddings_url is None
+    by_default = (
+        settings.chosen_provider != "local" and not settings.graders
+    )  # then a model grades alone where none is installed
+    needed = (judges and not by_default) or settings.embeddings_url is None
     try:
         from gateway.providers.local.models import load_local_models
     except ImportError as error:
@@ -190,18 +197,48 @@ def _library(pool: "Pool", embedder: Embedder) -> Library:
     return Library(PassageStore(pool), embedder, pool)
 
 
-async def _judges(settings: Settings, local: "LocalModels | None", stack: AsyncExitStack) -> Judges:
+async def _judges(
+    settings: Settings, local: "LocalModels | None", books: Library | None, stack: AsyncExitStack
+) -> Judges:
+    generator, model = await _generator_and_model(settings, local, stack)
+    names = _graders_that_can_be(settings, local)
+    available = Available(local, {"model": model} if model is not None else {}, await _calibrations(books))
+    limit_s = settings.grade_timeout_s
+    return Judges(grader_of(names, available, limit_s), generator, graders_of(names, available, limit_s))
+
+
+def _graders_that_can_be(settings: Settings, local: "LocalModels | None") -> tuple[GraderName, ...]:
+    """Those that are set; by default a model alone where local ones are not installed."""
+    if settings.grades_here and local is None:
+        return ("model",)
+    return settings.chosen_graders
+
+
+async def _calibrations(books: Library | None) -> dict[str, dict[str, Calibration]]:
+    """What `gateway calibrate --store` has stored, by grader and collection."""
+    if books is None:
+        return {}
+    from gateway.calibrations import PostgresCalibrations
+
+    stored = PostgresCalibrations(books.pool)
+    return {name: await stored.newest(grader=name) for name in ("calibrated", "score")}
+
+
+async def _generator_and_model(
+    settings: Settings, local: "LocalModels | None", stack: AsyncExitStack
+) -> tuple[Generator, Grader | None]:
+    """Who writes, and the model that can be asked to grade (None: there is none)."""
     match settings.chosen_provider:
         case "local":
             assert local is not None
-            return Judges(local.grader, local.generator)
+            return local.generator, None
         case "scripted":
-            return _scripted_judges(settings)
+            return _scripted(settings)
         case "anthropic":
             return await _claude(settings, stack)
 
 
-async def _claude(settings: Settings, stack: AsyncExitStack) -> Judges:
+async def _claude(settings: Settings, stack: AsyncExitStack) -> tuple[Generator, Grader]:
     from gateway.providers.claude.client import open_client
     from gateway.providers.claude.generator import AnthropicGenerator
     from gateway.providers.claude.grader import AnthropicGrader
@@ -214,18 +251,15 @@ async def _claude(settings: Settings, stack: AsyncExitStack) -> Judges:
         read_s=settings.read_s,
     )
     stack.push_async_callback(client.close)
-    return Judges(
-        AnthropicGrader(client, settings.grader_model),
-        AnthropicGenerator(client, settings.generator_model),
-    )
+    return AnthropicGenerator(client, settings.generator_model), AnthropicGrader(client, settings.grader_model)
 
 
-def _scripted_judges(settings: Settings) -> Judges:
+def _scripted(settings: Settings) -> tuple[Generator, Grader]:
     from gateway.providers.script import Script
     from gateway.providers.scripted import ScriptedGenerator, ScriptedGrader
 
     script = Script.parse(settings.script)
-    return Judges(ScriptedGrader(script), ScriptedGenerator(script))
+    return ScriptedGenerator(script), ScriptedGrader(script)
 
 
 def _scripted_retriever(settings: Settings) -> Retriever:

@@ -1,15 +1,17 @@
 """From signals to a probability with a stated error: a logistic model fitted on labelled cases. Pure, and the same for the same input.
 
 Method: ridge-penalised logistic regression on standardised signals, fitted by Newton's method (iteratively reweighted least squares,
-Hastie et al., The Elements of Statistical Learning, 4.4.1); every set of cases weighs the same, whatever its size. The logistic link
-is its own calibration (Platt 1999). The error of a probability comes from the covariance of the weights over bootstrap draws of whole
-questions (one Newton step from the fit for each draw), by the delta method.
+Hastie et al., The Elements of Statistical Learning, 4.4.1); every set of cases weighs the same, whatever its size. A signal that says
+"better" must not make a set worse: one whose weight comes out negative is left out, and the rest fitted anew. No signal counts for more
+than it did in the cases: beyond their 2nd and 98th percentile it is cut. The logistic link is its own calibration (Platt 1999). The
+error of a probability comes from the covariance of the weights over bootstrap draws of whole questions (one Newton step from the fit for
+each draw), by the delta method.
 """
 
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from importlib.resources import files
@@ -23,6 +25,7 @@ RIDGE = 4.0  # in cases: as strong as this many cases that say nothing about a w
 NEWTON_STEPS = 25
 CONVERGED = 1e-8
 BOOTSTRAP_DRAWS = 40
+EDGE = 0.02
 FOLDS = 5
 BAND_PRECISION = 0.95
 MOST_FINGERPRINTS = 400
@@ -72,6 +75,8 @@ class Calibration:
     """
 
     names: tuple[str, ...]
+    lows: tuple[float, ...]
+    highs: tuple[float, ...]
     means: tuple[float, ...]
     scales: tuple[float, ...]
     weights: tuple[float, ...]
@@ -95,7 +100,7 @@ class Calibration:
 
     def estimate(self, values: Sequence[float]) -> Estimate:
         """The probability that the set is sufficient; `values` are the signals called `names`, in their order."""
-        row = [1.0, *(standardised(*each) for each in zip(values, self.means, self.scales, strict=True))]
+        row = [1.0, *standardised(values, self.lows, self.highs, self.means, self.scales)]
         p = sigmoid(dot(row, [self.constant, *self.weights]))
         spread = dot(row, [dot(line, row) for line in self.covariance])
         return Estimate(p, p * (1 - p) * sqrt(max(spread, 0.0)))
@@ -142,6 +147,7 @@ def fit(
     examples: Sequence[Example],
     names: Sequence[str],
     *,
+    rising: Collection[str] = (),
     ridge: float = RIDGE,
     cost_ratio: float = COST_RATIO,
     data: str = "",
@@ -150,15 +156,17 @@ def fit(
 ) -> Calibration:
     """The model of all examples. Its threshold follows from the cost ratio, its band from out-of-fold probabilities.
 
-    Raises TooFewCases.
+    `rising` are the signals that may only speak for a set. Raises TooFewCases.
     """
     check_enough(examples)
-    model = _model(examples, names, ridge)
-    held_out = cross_validated(examples, names, ridge=ridge)
+    model = _model(examples, _rising(names, rising), ridge)
+    held_out = cross_validated(examples, names, rising=rising, ridge=ridge)
     low, high = band(held_out, [each.sufficient for each in examples], equal_weights(examples))
     threshold = cost_ratio / (1 + cost_ratio)
     return Calibration(
         names=tuple(names),
+        lows=model.lows,
+        highs=model.highs,
         means=model.means,
         scales=model.scales,
         weights=tuple(model.weights[1:]),
@@ -175,7 +183,12 @@ def fit(
 
 
 def cross_validated(
-    examples: Sequence[Example], names: Sequence[str], *, ridge: float = RIDGE, folds: int = FOLDS
+    examples: Sequence[Example],
+    names: Sequence[str],
+    *,
+    rising: Collection[str] = (),
+    ridge: float = RIDGE,
+    folds: int = FOLDS,
 ) -> list[float]:
     """For each example the probability by a model that saw no case of its group, in order."""
     found = [0.5] * len(examples)
@@ -184,7 +197,7 @@ def cross_validated(
         seen = [each for each, place in zip(examples, places, strict=True) if place != fold]
         if len({each.sufficient for each in seen}) < 2:
             continue
-        model = _model(seen, names, ridge)
+        model = _model(seen, _rising(names, rising), ridge)
         for place, each in enumerate(examples):
             if places[place] == fold:
                 found[place] = sigmoid(dot(model.row(each.values), model.weights))
@@ -207,6 +220,10 @@ def band(
     low = _sure([(p, not label, weight) for p, label, weight in ordered], precision)
     high = _sure([(p, label, weight) for p, label, weight in reversed(ordered)], precision)
     return (0.0 if low is None else low, 1.0 if high is None else high)
+
+
+def _rising(names: Sequence[str], rising: Collection[str]) -> list[bool]:
+    return [name in rising for name in names]
 
 
 def check_enough(examples: Sequence[Example]) -> None:
@@ -254,42 +271,76 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
     return fsum(x * y for x, y in zip(a, b, strict=True))
 
 
-MOST_SCALES = 3.0  # a signal beyond three standard deviations says no more than one at three
-
-
-def standardised(value: float, mean: float, scale: float) -> float:
-    """In standard deviations, bounded: no signal alone can carry a verdict because one set is unlike all others."""
-    return min(max((value - mean) / scale, -MOST_SCALES), MOST_SCALES)
+def standardised(
+    values: Sequence[float],
+    lows: Sequence[float],
+    highs: Sequence[float],
+    means: Sequence[float],
+    scales: Sequence[float],
+) -> Vector:
+    """In standard deviations from the mean, cut to the range that was seen: no weight is trusted beyond what it was fitted on."""
+    return [
+        (min(max(value, low), high) - mean) / scale
+        for value, low, high, mean, scale in zip(values, lows, highs, means, scales, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
+    lows: tuple[float, ...]
+    highs: tuple[float, ...]
     means: tuple[float, ...]
     scales: tuple[float, ...]
     weights: Vector  # the constant first
 
     def row(self, values: Sequence[float]) -> Vector:
-        return [1.0, *(standardised(*each) for each in zip(values, self.means, self.scales, strict=True))]
+        return [1.0, *standardised(values, self.lows, self.highs, self.means, self.scales)]
 
 
-def _model(examples: Sequence[Example], names: Sequence[str], ridge: float) -> _Model:
+def _model(examples: Sequence[Example], rising: Sequence[bool], ridge: float) -> _Model:
     weights = equal_weights(examples)
-    columns = list(zip(*(each.values for each in examples), strict=True)) or [()] * len(names)
-    means = tuple(dot(column, weights) / len(examples) for column in columns)
-    scales = tuple(
-        sqrt(dot([(value - mean) ** 2 for value in column], weights) / len(examples)) or 1.0
-        for column, mean in zip(columns, means, strict=True)
-    )
-    blank = _Model(means, scales, [0.0] * (len(names) + 1))
+    blank = _unfitted([each.values for each in examples], weights, len(rising))
     rows = [blank.row(each.values) for each in examples]
     labels = [float(each.sufficient) for each in examples]
-    found = blank.weights
+    kept = list(range(len(rising) + 1))
+    found = [0.0] * len(kept)
+    while True:
+        found = _maximum([[row[i] for i in kept] for row in rows], labels, weights, found, ridge)
+        falling = [(value, i) for value, i in zip(found, kept, strict=True) if i and rising[i - 1] and value < 0]
+        if not falling:
+            break
+        worst = kept.index(min(falling)[1])
+        kept.pop(worst)
+        found.pop(worst)
+    fitted = dict(zip(kept, found, strict=True))
+    return replace(blank, weights=[fitted.get(i, 0.0) for i in range(len(rising) + 1)])
+
+
+def _unfitted(values: Sequence[tuple[float, ...]], weights: Vector, size: int) -> _Model:
+    columns = [sorted(column) for column in zip(*values, strict=True)] or [[0.0]] * size
+    edges = [(_at(column, EDGE), _at(column, 1 - EDGE)) for column in columns]
+    lows, highs = tuple(low for low, _ in edges), tuple(high for _, high in edges)
+    total = fsum(weights)
+    cut = [[min(max(row[i], lows[i]), highs[i]) for row in values] for i in range(size)]
+    means = tuple(dot(column, weights) / total for column in cut)
+    scales = tuple(
+        sqrt(dot([(value - mean) ** 2 for value in column], weights) / total) or 1.0
+        for column, mean in zip(cut, means, strict=True)
+    )
+    return _Model(lows, highs, means, scales, [0.0] * (size + 1))
+
+
+def _at(ordered: Sequence[float], share: float) -> float:
+    return ordered[round(share * (len(ordered) - 1))]
+
+
+def _maximum(rows: Matrix, labels: Vector, weights: Vector, found: Vector, ridge: float) -> Vector:
     for _ in range(NEWTON_STEPS):
         step = _newton(rows, labels, weights, found, ridge)
         found = [a + b for a, b in zip(found, step, strict=True)]
         if max(map(abs, step)) < CONVERGED:
             break
-    return _Model(means, scales, found)
+    return found
 
 
 def _newton(rows: Matrix, labels: Vector, weights: Vector, found: Vector, ridge: float) -> Vector:
@@ -337,12 +388,14 @@ def solved(matrix: Matrix, right: Vector) -> Vector:
 
 
 def _covariance(model: _Model, examples: Sequence[Example], ridge: float, seed: int) -> tuple[tuple[float, ...], ...]:
-    """Of the weights over bootstrap draws of whole groups, each one Newton step away from the fit."""
+    """Of the weights over bootstrap draws of whole groups, each one Newton step away from the fit; of a signal left out 0."""
+    kept = [i for i, weight in enumerate(model.weights) if not i or weight]
     groups: dict[str, list[int]] = defaultdict(list)
     for place, each in enumerate(examples):
         groups[each.group].append(place)
     named = sorted(groups)
-    rows = [model.row(each.values) for each in examples]
+    rows = [[row[i] for i in kept] for row in (model.row(each.values) for each in examples)]
+    found = [model.weights[i] for i in kept]
     labels = [float(each.sufficient) for each in examples]
     weights = equal_weights(examples)
     random_draw = random.Random(seed)
@@ -355,19 +408,17 @@ def _covariance(model: _Model, examples: Sequence[Example], ridge: float, seed: 
                 [rows[i] for i in drawn],
                 [labels[i] for i in drawn],
                 [weights[i] * times[i] for i in drawn],
-                model.weights,
+                found,
                 ridge,
             )
         )
-    size = len(model.weights)
-    centre = [fsum(step[i] for step in steps) / len(steps) for i in range(size)]
-    return tuple(
-        tuple(
-            fsum((step[i] - centre[i]) * (step[j] - centre[j]) for step in steps) / (len(steps) - 1)
-            for j in range(size)
-        )
-        for i in range(size)
-    )
+    centre = [fsum(column) / len(steps) for column in zip(*steps, strict=True)]
+
+    def together(i: int, j: int) -> float:
+        return fsum((step[i] - centre[i]) * (step[j] - centre[j]) for step in steps) / (len(steps) - 1)
+
+    places = [kept.index(i) if i in kept else None for i in range(len(model.weights))]
+    return tuple(tuple(0.0 if i is None or j is None else together(i, j) for j in places) for i in places)
 
 
 def _sure(ordered: Sequence[tuple[float, bool, float]], precision: float) -> float | None:
@@ -388,7 +439,7 @@ def _frozen(value: Any) -> Any:
 
 def _check(found: Calibration) -> None:
     size = len(found.names)
-    lines = (found.means, found.scales, found.weights)
+    lines = (found.lows, found.highs, found.means, found.scales, found.weights)
     numbers = [found.constant, found.threshold, found.low, found.high, *(each for line in lines for each in line)]
     if any(len(line) != size for line in lines) or len(found.covariance) != size + 1:
         raise CalibrationInvalid("the calibration has more signals than weights, or fewer")

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from grading.standalone import standalone
-
 from grading.grade import Verdict
+from grading.standalone import standalone
 from retrieval.faults import GatewayFault
 from retrieval.passage import Passage
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,8 +11,9 @@ import anyio
 import typer
 
 from gateway.evaluation.cases import LabelsUnreadable, read_cases
-from gateway.evaluation.judging import Seen, freely, judged_by, judged_by_reader, judged_out_of_fold
+from gateway.evaluation.judging import Seen, freely, judged_by, judged_by_reader, judged_out_of_fold, signals_for
 from gateway.evaluation.measuring import measure_cases
+from gateway.evaluation.searching import RERANK_TOP, measured, shown
 from gateway.evaluation.shown import sufficiency_table
 from gateway.evaluation.sufficiency import SufficiencyReport, report
 from gateway.providers.local.faults import LocalModelMissing
@@ -71,6 +73,25 @@ def sufficiency(
         print(sufficiency_table(outcome.report, outcome.mode))
 
 
+@evaluation.command(
+    epilog="Examples: `gateway eval retrieval data/multihop`, `gateway eval retrieval data/mtrag_* --rerank 0 --json`"
+)
+def retrieval(
+    folders: Annotated[list[Path], typer.Argument(help="Folders that hold corpus.jsonl and questions.jsonl.")],
+    as_json: AsJson = False,
+    seed: Seed = 0,
+    rerank: Annotated[
+        int,
+        typer.Option(help="How many of the best the local cross-encoder reads again, as a strategy of its own.", min=0),
+    ] = RERANK_TOP,
+) -> None:
+    """How well each way to search finds the evidence. The corpus becomes a collection of the database, embedded once."""
+    from gateway.cli import run_or_exit, settings_or_exit
+
+    settings = settings_or_exit()
+    print(shown(run_or_exit(partial(measured, settings, folders, seed, rerank)), as_json))
+
+
 class Outcome:
     """A report, and how it came about."""
 
@@ -114,7 +135,9 @@ def _judge(grader: Judge, chosen: Calibration, found: Sequence[Seen], refit: boo
     if grader == "reader":
         return judged_by_reader(found, chosen.threshold), "as shipped"
     if refit:
-        return judged_out_of_fold(chosen, found), "out of fold (refitted on these cases, by question and passages)"
+        return judged_out_of_fold(
+            found, signals_for([each.case for each in found], grader), chosen.threshold
+        ), "out of fold (refitted on these cases, by question and passages)"
     return judged_by(chosen, found), "as fitted"
 
 

@@ -9,8 +9,12 @@ from gateway.providers.local.judgement import Reading
 from grading.calibrate import Calibration, Example, cross_validated
 from grading.evidence import piece
 from grading.grade import Verdict
-from grading.score import measured_freely
-from grading.signals import Margins, Measured, signals
+from grading.score import FREE_SIGNALS, measured_freely
+from grading.signals import ALL_SIGNALS, EVIDENCE_SIGNALS, Margins, Measured, signals
+
+MANY_CASES = 1000
+# Signals that may only speak for a set: more of it never makes a set worse.
+RISING_SIGNALS = frozenset({*EVIDENCE_SIGNALS, *FREE_SIGNALS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +52,19 @@ def judged_by(calibration: Calibration, found: Sequence[Seen]) -> list[Judged]:
     return _judged(found, probabilities, calibration.threshold)
 
 
-def judged_out_of_fold(calibration: Calibration, found: Sequence[Seen]) -> list[Judged]:
-    """What models with the signals of `calibration` say, each fitted on the other questions of these very cases."""
-    held_out = iter(cross_validated(examples(found, calibration.names), calibration.names))
+def signals_for(cases: Sequence[Case], grader: str) -> tuple[str, ...]:
+    """What a fit on these cases weighs: fewer signals for fewer cases, what kind of set it is only where there are several."""
+    if grader == "score":
+        return FREE_SIGNALS
+    is_broad = len(cases) >= MANY_CASES and len({case.origin for case in cases}) > 1
+    return ALL_SIGNALS if is_broad else EVIDENCE_SIGNALS
+
+
+def judged_out_of_fold(found: Sequence[Seen], names: Sequence[str], threshold: float) -> list[Judged]:
+    """What models over the signals called `names` say, each fitted on the other questions of these very cases."""
+    held_out = iter(cross_validated(examples(found, names), names, rising=RISING_SIGNALS))
     probabilities = [0.0 if each.measured is None else next(held_out) for each in found]
-    return _judged(found, probabilities, calibration.threshold)
+    return _judged(found, probabilities, threshold)
 
 
 def judged_by_reader(found: Sequence[Seen], threshold: float) -> list[Judged]:

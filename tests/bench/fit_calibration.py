@@ -19,7 +19,7 @@ import anyio
 
 from gateway.evaluation.cases import Case, read_cases
 from gateway.evaluation.figures import Scored, auc
-from gateway.evaluation.judging import Seen, freely, judged_by
+from gateway.evaluation.judging import RISING_SIGNALS, Seen, freely, judged_by
 from gateway.evaluation.measuring import measure_cases
 from gateway.evaluation.shown import sufficiency_table
 from gateway.evaluation.sufficiency import report
@@ -91,7 +91,7 @@ def calibrated(found: Sequence[Seen]) -> Calibration:
 
 def finished(cases: list[Example], names: Sequence[str], found: Sequence[Seen]) -> Calibration:
     made = datetime.now(UTC).date().isoformat()
-    model = fit(cases, names, data=DATA, made=made)
+    model = fit(cases, names, rising=RISING_SIGNALS, data=DATA, made=made)
     return replace(model, cases=len(found), fitted_on=fingerprints(each.case.id for each in found))
 
 

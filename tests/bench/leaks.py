@@ -115,6 +115,7 @@ async def counted(folder: Path, database_url: str) -> AsyncIterator[Counter]:
             database_url=database_url,
             home=folder,
             provider="anthropic",
+            graders=("model",),  # the scripted upstream grades
             retriever="postgres",
             anthropic_api_key="bench",
             anthropic_base_url=base_url,

@@ -95,6 +95,7 @@ async def staged(folder: Path, script: str, **settings: str) -> AsyncIterator[St
             **{
                 "GATEWAY_PROVIDER": "anthropic",
                 "GATEWAY_RETRIEVER": "postgres",
+                "GATEWAY_GRADERS": "model",  # the scripted upstream grades: what is timed is the gateway, not this machine's models
                 "ANTHROPIC_API_KEY": "bench",
                 "ANTHROPIC_BASE_URL": base_url,
                 **settings,

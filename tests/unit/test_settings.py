@@ -156,3 +156,25 @@ def test_every_setting_is_documented() -> None:
     documented = (ROOT / "docs" / "configuration.md").read_text()
     names = {f"GATEWAY_{name.upper()}" for name in Settings.model_fields if not name.startswith("anthropic_")}
     assert [name for name in sorted(names) if f"`{name}`" not in documented] == []
+
+
+def test_who_grades_follows_from_the_provider(environ: Environ) -> None:
+    assert read_settings().chosen_graders == ("cross-encoder",)
+    assert read_settings(provider="scripted").chosen_graders == ("model",)
+    environ(ANTHROPIC_API_KEY=SECRET)
+    assert read_settings().chosen_graders == ("calibrated", "model")
+
+
+def test_graders_are_named_in_their_order(environ: Environ) -> None:
+    environ(ANTHROPIC_API_KEY=SECRET, GATEWAY_GRADERS="score, model")
+    settings = read_settings()
+    assert (settings.chosen_graders, settings.grades_here) == (("score", "model"), False)
+
+
+@pytest.mark.parametrize(
+    ("graders", "why"),
+    [("model", "set ANTHROPIC_API_KEY"), ("score,score", "twice"), ("guess", "GATEWAY_GRADERS")],
+)
+def test_graders_that_cannot_be_are_refused_at_the_start(environ: Environ, graders: str, why: str) -> None:
+    environ(GATEWAY_GRADERS=graders)
+    assert why in refusal()

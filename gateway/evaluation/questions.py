@@ -1,0 +1,99 @@
+"""A set of questions over a corpus: corpus.jsonl and questions.jsonl in the schema of the evaluation data, or anyone's in the same."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gateway.evaluation.cases import LabelsUnreadable, Turn, rows
+from grading.standalone import standalone
+from retrieval.passage import Scalar
+
+CORPUS_FILE, QUESTIONS_FILE = "corpus.jsonl", "questions.jsonl"
+_TITLE_PREFIX = 40  # characters; a title that its own text begins with says nothing, and would be embedded twice
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A passage of the corpus; `title` is empty where the text begins with it."""
+
+    id: str
+    title: str
+    text: str
+    metadata: Mapping[str, Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question with the ids of its evidence (empty: not answerable). `published` is a rewrite that came with the set."""
+
+    id: str
+    group: str
+    words: str
+    history: tuple[Turn, ...]
+    evidence: tuple[str, ...]
+    answerable: bool | None
+    published: str | None
+
+    @property
+    def standalone(self) -> str:
+        """Made to stand alone here, from the history."""
+        return standalone(self.words, self.history)
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionSet:
+    """A corpus and the questions over it. `version` changes with the corpus."""
+
+    name: str
+    version: str
+    corpus: tuple[Entry, ...]
+    questions: tuple[Asked, ...]
+
+    @property
+    def with_evidence(self) -> tuple[Asked, ...]:
+        return tuple(each for each in self.questions if each.evidence)
+
+
+def read_set(folder: Path) -> QuestionSet:
+    """The set in `folder`. Raises LabelsUnreadable, also when a question's evidence is not in the corpus."""
+    if not folder.is_dir():
+        raise LabelsUnreadable(f"{folder}: not a folder with {CORPUS_FILE} and {QUESTIONS_FILE}")
+    corpus = tuple(_read(_entry, place, row) for place, row in rows(folder, CORPUS_FILE))
+    questions = tuple(_read(_asked, place, row) for place, row in rows(folder, QUESTIONS_FILE))
+    known = {each.id for each in corpus}
+    for each in questions:
+        if not known.issuperset(each.evidence):
+            raise LabelsUnreadable(f"{folder}: evidence of question {each.id} is not in {CORPUS_FILE}")
+    if not any(each.evidence for each in questions):
+        raise LabelsUnreadable(f"{folder}: no question has evidence")
+    digest = hashlib.sha256("\0".join(part for each in corpus for part in (each.id, each.title, each.text)).encode())
+    return QuestionSet(folder.resolve().name, digest.hexdigest()[:12], corpus, questions)
+
+
+def _read(parse: Any, place: str, row: dict[str, Any]) -> Any:
+    try:
+        return parse(row)
+    except (KeyError, TypeError, ValueError) as error:
+        raise LabelsUnreadable(f"{place}: {error.__class__.__name__}: {error}") from error
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    title, text = str(row.get("title") or "").strip(), str(row["text"]).strip()
+    repeated = text.lower().startswith(title.lower()[:_TITLE_PREFIX])
+    metadata = {str(key): value for key, value in dict(row.get("metadata") or {}).items() if isinstance(value, Scalar)}
+    return Entry(str(row["id"]), "" if repeated else title, text, metadata)
+
+
+def _asked(row: dict[str, Any]) -> Asked:
+    published = row.get("standalone_question")
+    return Asked(
+        id=str(row["id"]),
+        group=str(row.get("conversation") or row["id"]),
+        words=str(row["question"]),
+        history=tuple(Turn(str(turn["role"]), str(turn["content"])) for turn in row.get("history") or ()),
+        evidence=tuple(str(each) for each in row.get("evidence") or ()),
+        answerable=row.get("answerable"),
+        published=str(published) if published else None,
+    )

@@ -1,0 +1,72 @@
+"""The graders of a server, in the order that the settings name them: one alone, or a cascade."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from grading.calibrate import Calibration, default_calibration
+from grading.calibrated import CalibratedGrader
+from grading.cascade import Cascade, Rung
+from grading.ports import Grader
+from grading.score import ScoreGrader
+
+if TYPE_CHECKING:
+    from gateway.providers.local.models import LocalModels
+
+GraderName = Literal["score", "cross-encoder", "calibrated", "model", "model-passages"]
+
+ON_THE_MODELS_HERE: frozenset[GraderName] = frozenset({"cross-encoder", "calibrated"})
+BY_A_SERVICE: frozenset[GraderName] = frozenset({"model", "model-passages"})
+LOCAL_LIMIT_S = (
+    3.0  # a grade takes 0.15 s on idle cores; a server that needs 20 times as long is better asked to say so
+)
+# The reader's own curve decides .95 rightly outside these on the development sets, each weighing the same.
+READER_BAND = (0.25, 0.85)
+
+
+@dataclass(frozen=True, slots=True)
+class Available:
+    """What graders can be made of: the ones that ask a service by name, the calibrations by grader, then by collection."""
+
+    local: "LocalModels | None" = None
+    by_service: Mapping[GraderName, Grader] = field(default_factory=dict)
+    calibrations: Mapping[str, Mapping[str, Calibration]] = field(default_factory=dict)
+
+    def calibration(self, grader: str, collection: str | None) -> Calibration:
+        """The collection's own, else the one that ships."""
+        own = self.calibrations.get(grader, {}).get(collection or "")
+        return default_calibration(grader) if own is None else own
+
+    @property
+    def collections(self) -> frozenset[str]:
+        """Those that have a calibration of their own."""
+        return frozenset(name for own in self.calibrations.values() for name in own)
+
+
+def grader_of(
+    names: Sequence[GraderName], available: Available, limit_s: float, collection: str | None = None
+) -> Grader:
+    """The grader for a collection (None: any without a calibration of its own). `limit_s` bounds all rungs of a cascade together."""
+    rungs = [_rung(name, available, limit_s, collection) for name in names]
+    return rungs[0].grader if len(rungs) == 1 else Cascade(rungs)
+
+
+def graders_of(names: Sequence[GraderName], available: Available, limit_s: float) -> dict[str, Grader]:
+    """The graders of the collections that have a calibration of their own, by collection."""
+    return {name: grader_of(names, available, limit_s, name) for name in sorted(available.collections)}
+
+
+def _rung(name: GraderName, available: Available, limit_s: float, collection: str | None) -> Rung:
+    local_limit_s = min(LOCAL_LIMIT_S, limit_s / 2)
+    if name in BY_A_SERVICE:
+        return Rung(available.by_service[name], max(limit_s - local_limit_s, local_limit_s))
+    if name == "score":
+        calibration = available.calibration("score", collection)
+        return Rung(ScoreGrader(calibration), local_limit_s, calibration.low, calibration.high)
+    assert available.local is not None
+    if name == "cross-encoder":
+        return Rung(available.local.grader, local_limit_s, *READER_BAND)
+    calibration = available.calibration("calibrated", collection)
+    return Rung(
+        CalibratedGrader(available.local.measure, calibration), local_limit_s, calibration.low, calibration.high
+    )
