@@ -1,0 +1,75 @@
+"""`GET /v1/gaps`: what was asked and not covered, newest first, repeats in one group."""
+
+from datetime import UTC, datetime
+
+from starlette.datastructures import Headers, QueryParams
+from starlette.types import Receive, Scope, Send
+
+from gateway.gap_groups import LIMIT, LIMIT_MOST, GapGroup
+from gateway.house import House
+from gateway.problems import Field, InvalidRequest, body_of, headers_of, send_json, status_of
+from gateway.request import clean_collection
+from retrieval.faults import GatewayFault
+
+ROUTE = "/v1/gaps"
+PARAMETERS = ("collection", "limit")
+
+
+class Gaps:
+    """The ASGI application of the route."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        try:
+            self._house.keys.check(Headers(scope=scope))
+            limit, collection = wanted(QueryParams(scope["query_string"]))
+            groups = await self._house.gaps.newest(limit, collection)
+            await send_json(send, 200, {"gaps": [said(group) for group in groups]})
+        except GatewayFault as fault:
+            status = status_of(fault)
+            await send_json(send, status, body_of(fault), headers_of(fault, status))
+
+
+def wanted(parameters: QueryParams) -> tuple[int, str | None]:
+    """How many groups, and of which collection. Raises InvalidRequest, naming what is wrong."""
+    bad = [Field(name, "is no parameter here") for name in dict.fromkeys(parameters) if name not in PARAMETERS]
+    bad += [Field(name, "is given twice") for name in PARAMETERS if len(parameters.getlist(name)) > 1]
+    if bad:
+        raise InvalidRequest("the request is not valid", tuple(bad))
+    collection = parameters.get("collection")
+    return limit_of(parameters.get("limit")), None if collection is None else clean_collection(collection)
+
+
+def limit_of(written: str | None) -> int:
+    """The limit as a number. Raises InvalidRequest."""
+    if written is None:
+        return LIMIT
+    if not written.isascii() or not written.isdigit() or not 1 <= int(written[:9]) <= LIMIT_MOST:
+        raise InvalidRequest(
+            "the request is not valid", (Field("limit", f"must be a whole number from 1 to {LIMIT_MOST}"),)
+        )
+    return int(written)
+
+
+def said(group: GapGroup) -> dict[str, object]:
+    """A group as JSON; times are UTC."""
+    return {
+        "id": group.id,
+        "question": group.question,
+        "collection": group.collection,
+        "count": group.count,
+        "first_at": utc(group.first_at),
+        "last_at": utc(group.last_at),
+        "reason": group.reason,
+        "missing": group.missing,
+        "searched": list(group.searched),
+        "attempts": group.attempts,
+        "questions": list(group.questions),
+    }
+
+
+def utc(at: datetime) -> str:
+    """A moment as `2026-11-29T10:00:00Z`."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
