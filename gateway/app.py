@@ -7,6 +7,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.answers import ROUTE, Answers
+from gateway.gap_routes import ROUTE as GAPS_ROUTE
+from gateway.gap_routes import Gaps
 from gateway.health import Healthz, Readyz
 from gateway.house import House
 from gateway.problems import MethodNotAllowed, RouteNotFound, body_of, dumps, status_of
@@ -20,6 +22,7 @@ def application(house: House) -> Starlette:
     app = Starlette(
         routes=[
             Route(ROUTE, Answers(house), methods=["POST"]),
+            Route(GAPS_ROUTE, Gaps(house), methods=["GET"]),
             Route("/healthz", Healthz(), methods=["GET"]),
             Route("/readyz", Readyz(house), methods=["GET"]),
         ],
