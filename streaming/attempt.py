@@ -1,5 +1,6 @@
 """One attempt over one set of passages: the race between the grade and the draft, decided by the gate."""
 
+import logging
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ from streaming.mailbox import Mailbox
 from streaming.ports import Cited, Generator, Observer, Piece, Prompt, Speculator, Text, Turn
 from streaming.proof import Checked, Proof
 from streaming.room import Room
+
+log = logging.getLogger(__name__)
 
 Emit = Callable[[tuple[Event, ...]], Awaitable[None]]
 """Hands events to the one task that writes to the client; returns when they are queued for it."""
@@ -242,6 +245,7 @@ class Race:
             if grade is not None:
                 self._signals.put(Graded(grade))
             elif fault is not None:
+                log.warning("no verdict in attempt %d: %s", contest.attempt, fault)
                 self._signals.put(GradeFailed(fault))
 
 

@@ -14,8 +14,8 @@ from gateway.providers.scripted import ScriptedGenerator
 from streaming.budget import Limits
 from streaming.ports import Piece, Prompt
 from tests.support.flood import Flood
-from tests.support.gateway_app import QUICK, Running, Spans, eventually, running, scripted_house, with_parts
-from tests.support.leftovers import assert_nothing_is_left
+from tests.support.gateway_app import QUICK, Spans, eventually, running, scripted_house, with_parts
+from tests.support.leftovers import assert_nothing_is_left, is_parked
 from tests.support.raw_client import Narrow, read_until, request_bytes, reset_on_close
 
 pytestmark = pytest.mark.anyio
@@ -126,12 +126,6 @@ async def test_reader_that_stops_and_is_then_killed_is_cleaned_up_without_the_ga
         stream.reset()
         await assert_nothing_is_left(server, spans)
     assert flood.open_drafts == 0
-
-
-def is_parked(server: Running) -> bool:
-    """Whether the server's only connection waits for its client to read."""
-    (connection,) = server.server.server_state.connections
-    return bool(connection.flow.write_paused)  # type: ignore[union-attr]
 
 
 async def test_no_middleware_of_the_kind_that_hides_leaving_is_in_the_stack() -> None:
