@@ -18,14 +18,15 @@ def parse_grade(text: str, grader: str = "") -> Grade:
 
     Raises GraderUnavailable when there is none, or when one of its fields is absent, repeated or of the wrong kind.
     """
-    for value in _objects(text.replace(BYTE_ORDER_MARK, "").strip()):
+    for value in objects(text):
         if "verdict" in value:
             return _grade(value, grader)
     raise GraderUnavailable(f"the grader's answer holds no verdict ({len(text)} characters)")
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in `text`, the likeliest first; where the whole is one object, that one alone."""
+def objects(said: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a model's words, the likeliest first; where the whole is one object, that one alone."""
+    text = said.replace(BYTE_ORDER_MARK, "").strip()
     whole = _object(text)
     if whole is not None:
         yield whole

@@ -69,7 +69,8 @@ def is_dependent(question: str) -> bool:
 _LONGEST_REFUSAL = 220  # characters
 _REFUSAL = re.compile(
     r"\b(?:(?:do|does|did|could|can)(?: not|n['’]t)|cannot|no|not|unable to|nothing)\b[^.?!]{0,40}"
-    r"\b(?:information|answer|find|found|contain|provide|know|knowledge|documents?|sources?|passages?|understand|clear)\b",
+    r"\b(?:information|answer|find|found|contain|provide|know|knowledge|documents?|sources?|passages?|understand|clear)\b"
+    r"|\bdeclined? to answer\b|\bran out of (?:the )?(?:time|tokens)\b",
     re.IGNORECASE,
 )
 _YES = r"(?:yes|yeah|yep|yup|sure|ok|okay|alright|of course|absolutely|definitely|certainly|go ahead|(?:yes )?please(?: do)?|do it|do so|sounds good|why not)"

@@ -42,7 +42,7 @@ class FaultKind(StrEnum):
 
 
 class GraderFault(StrEnum):
-    """How a scripted grader goes wrong; those after REFUSAL are ways to say a good verdict badly, on the wire only."""
+    """How a scripted grader, rewriter or verifier goes wrong; those after REFUSAL say a good verdict badly, on the wire only."""
 
     NONE = "none"
     FAIL = "fail"
@@ -86,7 +86,9 @@ class Script:
     """What happens to one question. Times are in milliseconds, `tps` is tokens per second.
 
     `verdicts`, `passages` (how many a search finds) and `grader_faults` are per attempt, `faults` per draft of one attempt; the last of
-    each repeats. `relevant` None means: all of a sufficient set, the first of a partial one, none of an insufficient one. `jitter`
+    each repeats. A line ends after each `sentence` tokens (0: never). A sentence that holds one of the words of `unsupported` is so.
+    `rewrite`, `parts` and `alone` are what the rewriter says, without the markers of the question, which go with it.
+    `relevant` None means: all of a sufficient set, the first of a partial one, none of an insufficient one. `jitter`
     is the sigma of a lognormal factor (median 1) on every delay, drawn from `seed` and the question.
     """
 
@@ -104,6 +106,15 @@ class Script:
     cite: int = 10
     faults: tuple[Fault, ...] = (NO_FAULT,)
     grader_faults: tuple[GraderFault, ...] = (GraderFault.NONE,)
+    sentence: int = 0
+    verify_ms: float = 50.0
+    unsupported: tuple[str, ...] = ()
+    verifier_fault: GraderFault = GraderFault.NONE
+    rewrite_ms: float = 50.0
+    rewrite: str = ""
+    parts: tuple[str, ...] = ()
+    alone: str = ""
+    rewriter_fault: GraderFault = GraderFault.NONE
     question: str = ""
 
     @staticmethod
@@ -124,11 +135,26 @@ class Script:
 
     def words(self, attempt: int, draft: int = 1) -> tuple[str, ...]:
         """The tokens that draft number `draft` of `attempt` says when nothing stops it; no two drafts share one."""
-        return tuple(f"a{attempt}d{draft}w{i}{WORD_ENDINGS.get(i % 11, '')} " for i in range(self.tokens))
+        return tuple(f"a{attempt}d{draft}w{i}{WORD_ENDINGS.get(i % 11, '')}{self._gap(i)}" for i in range(self.tokens))
 
     def text(self, attempt: int, draft: int = 1) -> str:
         """The whole answer of that draft."""
         return "".join(self.words(attempt, draft))
+
+    def _gap(self, token: int) -> str:
+        return ".\n" if self.sentence and (token + 1) % self.sentence == 0 else " "
+
+    def supports(self, text: str) -> bool:
+        """Whether the verifier finds a sentence supported."""
+        return not set(re.findall(r"\w+", text)) & set(self.unsupported)
+
+    def marked_too(self, text: str) -> str:
+        """`text` with the markers of the question, so that it plays the same script; "" for no text."""
+        return f"{text} {' '.join(found.group() for found in MARKER.finditer(self.question))}".strip() if text else ""
+
+    def searched_next(self, text: str) -> str:
+        """As `marked_too`, for a query of the second search."""
+        return f"{self.marked_too(text)} (search 1)" if text else ""
 
     def fault(self, draft: int) -> Fault:
         return at(self.faults, draft)
@@ -269,5 +295,14 @@ KEYS: Mapping[str, Setter] = {
     "passages": lambda script, value: replace(script, passages=_listed(_count)(value)),
     "cite": lambda script, value: replace(script, cite=_count(value)),
     "fault": lambda script, value: replace(script, faults=_listed(_fault)(value)),
+    "sentence": lambda script, value: replace(script, sentence=_count(value)),
+    "verify_ms": lambda script, value: replace(script, verify_ms=_not_negative(value)),
+    "unsupported": lambda script, value: replace(script, unsupported=_listed(str)(value)),
+    "verifier_fault": lambda script, value: replace(script, verifier_fault=GraderFault(value)),
+    "rewrite_ms": lambda script, value: replace(script, rewrite_ms=_not_negative(value)),
+    "rewrite": lambda script, value: replace(script, rewrite=value),
+    "parts": lambda script, value: replace(script, parts=_listed(str)(value)),
+    "alone": lambda script, value: replace(script, alone=value),
+    "rewriter_fault": lambda script, value: replace(script, rewriter_fault=GraderFault(value)),
     "grader_fault": lambda script, value: replace(script, grader_faults=_listed(GraderFault)(value)),
 }

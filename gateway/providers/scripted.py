@@ -1,11 +1,11 @@
-"""Scripted providers: a search, a grader and a model that do what a script says, when it says so, inside this process.
+"""Scripted providers: a search, judges, a rewriter and a model that do what a script says, when it says so, inside this process.
 
 For tests, the bench and a demonstration that waits on nobody. Which attempt a call belongs to is read off the passages, so that the
 adapters hold nothing of a request but bounded tallies of what each question has been given.
 """
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 import anyio
@@ -13,10 +13,11 @@ import anyio.lowlevel
 
 from gateway.providers.script import BEFORE_RESPONSE, Fault, FaultKind, GraderFault, Script, search_number, stamp
 from gateway.providers.script import stamped_search as searched
-from grading.faults import GraderUnavailable
+from grading.faults import GraderUnavailable, RewriterUnavailable, VerifierUnavailable
 from grading.grade import Grade
-from retrieval.faults import RetrievalMisconfigured
-from retrieval.passage import Passage
+from grading.ports import Claim
+from retrieval.faults import GatewayFault, RetrievalMisconfigured
+from retrieval.passage import Passage, Scalar
 from retrieval.ports import Query, SearchMode
 from streaming.faults import (
     AnswerIncomplete,
@@ -102,16 +103,64 @@ class ScriptedGrader:
             raise GraderUnavailable(str(error)) from error
         attempt = attempt_of(question, passages, self._sets)
         await anyio.sleep(script.grade_s(attempt))
-        match script.grader_fault(attempt):
-            case GraderFault.STALL:
-                await anyio.sleep_forever()
-            case GraderFault.FAIL | GraderFault.RATE_LIMITED:
-                raise GraderUnavailable("the grader's service is overloaded")
-            case GraderFault.NONSENSE | GraderFault.REFUSAL | GraderFault.MAX_TOKENS:
-                raise GraderUnavailable("the grader's answer is not a verdict")
-            case _:
-                pass
+        await _fail(script.grader_fault(attempt), GraderUnavailable, "grader")
         return script.grade(attempt, len(passages))
+
+
+class ScriptedRewriter:
+    """Says what the script says, with the question's markers, so that what follows plays the same script."""
+
+    def __init__(self, defaults: Script) -> None:
+        self._defaults = defaults
+
+    async def rewrite(self, question: str, missing: str | None) -> str:  # noqa: ARG002
+        """As the port promises. Raises RewriterUnavailable where the script says so, and for a bad marker."""
+        script = await self._played(question)
+        return script.searched_next(script.rewrite)
+
+    async def decompose(self, question: str) -> tuple[str, ...]:
+        """As `rewrite`."""
+        script = await self._played(question)
+        return tuple(map(script.searched_next, script.parts))
+
+    async def standalone(self, question: str, history: Sequence[tuple[str, str]]) -> str:
+        """As `rewrite`."""
+        script = await self._played(question)
+        return script.marked_too(script.alone) if history and script.alone else question
+
+    async def filters(self, question: str, fields: Mapping[str, tuple[Scalar, ...]]) -> Mapping[str, Scalar]:
+        """As `rewrite`: the first value of each field that stands in the question."""
+        await self._played(question)
+        found = {name: [value for value in values if str(value) in question] for name, values in fields.items()}
+        return {name: values[0] for name, values in found.items() if values}
+
+    async def _played(self, question: str) -> Script:
+        try:
+            script = Script.parse(question, self._defaults)
+        except ValueError as error:
+            raise RewriterUnavailable(str(error)) from error
+        await anyio.sleep(script.rewrite_ms / 1000)
+        await _fail(script.rewriter_fault, RewriterUnavailable, "rewriter")
+        return script
+
+
+class ScriptedVerifier:
+    """Supports every sentence but those that hold a word which the script names."""
+
+    name = NAME
+
+    def __init__(self, defaults: Script) -> None:
+        self._defaults = defaults
+
+    async def supported(self, question: str, claims: tuple[Claim, ...]) -> tuple[bool, ...]:
+        """As the port promises. Raises VerifierUnavailable where the script says so, and for a bad marker."""
+        try:
+            script = Script.parse(question, self._defaults)
+        except ValueError as error:
+            raise VerifierUnavailable(str(error)) from error
+        await anyio.sleep(script.verify_ms / 1000)
+        await _fail(script.verifier_fault, VerifierUnavailable, "verifier")
+        return tuple(bool(claim.passages) and script.supports(claim.text) for claim in claims)
 
 
 class ScriptedGenerator:
@@ -243,6 +292,18 @@ def fault_of(kind: FaultKind, said: int) -> GeneratorFault:
             return AnswerIncomplete(f"the model's stream ended without a stop reason (after {said} tokens)")
         case _:
             return GeneratorUnavailable(f"the model's service failed (after {said} tokens)")
+
+
+async def _fail(fault: GraderFault, raised: type[GatewayFault], who: str) -> None:
+    match fault:
+        case GraderFault.STALL:
+            await anyio.sleep_forever()
+        case GraderFault.FAIL | GraderFault.RATE_LIMITED:
+            raise raised(f"the {who}'s service is overloaded")
+        case GraderFault.NONSENSE | GraderFault.REFUSAL | GraderFault.MAX_TOKENS:
+            raise raised(f"the {who}'s answer is not in its form")
+        case _:
+            pass
 
 
 async def _fail_to_open(fault: Fault) -> None:

@@ -26,7 +26,7 @@ import anyio
 from gateway.providers.script import Script, stamped_search
 from gateway.providers.scripted import Tally
 from tests.support.messages_log import Exchange, Log, Moment
-from tests.support.messages_wire import Part, Reply, Request, Wire, error_reply, generator_reply, grader_reply
+from tests.support.messages_wire import Part, Reply, Request, Wire, error_reply, generator_reply, judging_reply
 
 HEAD_LIMIT_BYTES = 65_536
 
@@ -40,7 +40,7 @@ class MessagesApi:
         self.connections: set[Connection] = set()
         self._defaults = defaults
         self._numbers = count(1)
-        self._sets = {"grader": Tally(), "generator": Tally()}
+        self._sets = {kind: Tally() for kind in ("grader", "passages", "generator")}
         self._drafts = Tally()
 
     @property
@@ -68,14 +68,15 @@ class MessagesApi:
         except (KeyError, ValueError, TypeError, IndexError, StopIteration) as error:
             return error_reply(400, "invalid_request_error", f"not understood: {error!r}"), None
         exchange = self._exchange(connection, request)
-        if request.kind == "grader":
-            return grader_reply(request, script, wire, exchange.attempt), exchange
-        return generator_reply(request, script, wire, exchange.attempt, exchange.draft), exchange
+        if request.kind == "generator":
+            return generator_reply(request, script, wire, exchange.attempt, exchange.draft), exchange
+        return judging_reply(request, script, wire, exchange.attempt), exchange
 
     def _exchange(self, connection: int, request: Request) -> Exchange:
         attempt = stamped_search("\n".join(request.passages))
         if attempt is None:
-            attempt = self._sets[request.kind].number(request.question, request.passages)
+            is_set = request.kind in self._sets
+            attempt = self._sets[request.kind].number(request.question, request.passages) if is_set else 1
         draft = self._drafts.count((request.question, attempt)) if request.kind == "generator" else 0
         exchange = Exchange(
             id=next(self._numbers),

@@ -9,6 +9,7 @@ from typing import Literal, TextIO
 
 import anyio
 
+Kind = Literal["grader", "generator", "passages", "rewriter", "verifier"]
 Moment = Literal["request", "responded", "first_token", "finished", "closed"]
 
 
@@ -22,7 +23,7 @@ class Exchange:
 
     id: int
     connection: int
-    kind: Literal["grader", "generator"]
+    kind: Kind
     model: str
     question: str
     attempt: int

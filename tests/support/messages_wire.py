@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from gateway.providers.script import Fault, FaultKind, GraderFault, Script, marked
+from tests.support.messages_log import Kind
 
 WIRE_MARKER = re.compile(r"\[\[\s*wire:(.*?)\]\]", re.DOTALL)
 ERRORS = {
@@ -25,6 +26,16 @@ STOP_REASONS = {
     FaultKind.OTHER: "brand_new_reason",
 }
 BodyEnd = Literal["whole", "cut", "never"]
+KINDS: dict[str, Kind] = {
+    "verdict": "grader",
+    "parts": "passages",
+    "query": "rewriter",
+    "questions": "rewriter",
+    "question": "rewriter",
+    "filters": "rewriter",
+    "sentences": "verifier",
+}
+"""What a request wants, by a property of the answer's schema."""
 THINKING = "a1d1thought "  # must never be taken for text
 
 
@@ -89,10 +100,12 @@ class Reply:
 class Request:
     """What a request asks, as far as a script needs to know it."""
 
-    kind: Literal["grader", "generator"]
+    kind: Kind
+    wanted: str
     model: str
     question: str
     passages: tuple[str, ...]
+    lines: tuple[dict[str, Any], ...]
     results: tuple[dict[str, Any], ...]
     max_tokens: int
     is_streamed: bool
@@ -108,24 +121,24 @@ class Request:
             blocks = [{"type": "text", "text": content}]
         results = tuple(block for block in blocks if block["type"] == "search_result")
         said = next(block["text"] for block in reversed(blocks) if block["type"] == "text")
-        is_grader = "format" in sent.get("output_config", {})
-        question, lines = _enveloped(said) if is_grader else (said, ())
         texts = tuple("".join(part["text"] for part in result["content"]) for result in results)
+        schema = sent.get("output_config", {}).get("format", {}).get("schema", {})
+        wanted = next((name for name in KINDS if name in schema.get("properties", {})), "")
+        lines = [json.loads(line) for line in said.split("\n")] if wanted else []
+        question = next(line["question"] for line in lines if "question" in line) if wanted else said
+        enveloped = tuple(line["text"] for line in lines if "passage" in line)
         return Request(
-            kind="grader" if is_grader else "generator",
+            kind=KINDS[wanted] if wanted else "generator",
+            wanted=wanted,
             model=sent["model"],
             question=question,
-            passages=lines or texts,
+            passages=enveloped or texts,
+            lines=tuple(lines),
             results=results,
             max_tokens=sent["max_tokens"],
             is_streamed=bool(sent.get("stream")),
             input_tokens=len(body) // 4,
         )
-
-
-def _enveloped(said: str) -> tuple[str, tuple[str, ...]]:
-    first, *lines = said.split("\n")
-    return json.loads(first)["question"], tuple(json.loads(line)["text"] for line in lines)
 
 
 def error_reply(status: int, kind: str, message: str, *, due_s: float = 0.0, retry_after: int = 0) -> Reply:
@@ -147,10 +160,9 @@ def generator_reply(request: Request, script: Script, wire: Wire, attempt: int, 
     return Reply(answer.parts(), end=answer.end, linger_s=wire.linger_ms / 1000, split=wire.split)
 
 
-def grader_reply(request: Request, script: Script, wire: Wire, attempt: int) -> Reply:
-    """What the scripted model answers when it is asked for a grade."""
-    fault = script.grader_fault(attempt)
-    due_s = script.grade_s(attempt)
+def judging_reply(request: Request, script: Script, wire: Wire, attempt: int) -> Reply:
+    """What the scripted model answers when it is asked to grade, rewrite or verify."""
+    fault, due_s = fault_and_due(request, script, attempt)
     match fault:
         case GraderFault.FAIL:
             return error_reply(*ERRORS[FaultKind.OVERLOADED], retry_after=wire.retry_after)
@@ -159,18 +171,60 @@ def grader_reply(request: Request, script: Script, wire: Wire, attempt: int) -> 
         case GraderFault.STALL:
             return Reply(iter(()), due_s=None, end="never")
         case _:
-            text, stop = verdict_text(script, attempt, len(request.passages), fault)
+            text, stop = said_text(answered(request, script, attempt), fault)
     content = [{"type": "text", "text": text}] if text else []
     message = {**_message(request, content, stop), "usage": _usage(request, len(text) // 4)}
     body = json.dumps(message, ensure_ascii=False).encode()
     return Reply(iter([Part(due_s, body)]), content_type="application/json", due_s=due_s)
 
 
-def verdict_text(script: Script, attempt: int, passages: int, fault: GraderFault) -> tuple[str, str]:
-    """The verdict as a model says it, well or badly, and its stop reason."""
-    grade = script.grade(attempt, passages)
-    missing = f"{grade.missing or ''} ```json\n{{}}\n```" if fault is GraderFault.BACKTICKS else grade.missing
-    value = {"relevant": grade.relevant, "conflicts": None, "missing": missing, "verdict": grade.verdict.value}
+def fault_and_due(request: Request, script: Script, attempt: int) -> tuple[GraderFault, float]:
+    """How the answer goes wrong, and when it is due, in seconds."""
+    match request.kind:
+        case "rewriter":
+            return script.rewriter_fault, script.rewrite_ms / 1000
+        case "verifier":
+            return script.verifier_fault, script.verify_ms / 1000
+        case _:
+            return script.grader_fault(attempt), script.grade_s(attempt)
+
+
+def answered(request: Request, script: Script, attempt: int) -> dict[str, Any]:
+    """The good answer, as an object."""
+    grade = script.grade(attempt, len(request.passages))
+    match request.wanted:
+        case "parts":
+            parts = ["the question", *([grade.missing] if grade.missing else [])]
+            states = [
+                {"passage": n, "states": [1] if n in grade.relevant else []}
+                for n in range(1, len(request.passages) + 1)
+            ]
+            return {"parts": parts, "passages": states, "conflicts": None}
+        case "query":
+            return {"query": script.searched_next(script.rewrite)}
+        case "questions":
+            return {"questions": [script.searched_next(part) for part in script.parts]}
+        case "question":
+            return {"question": script.marked_too(script.alone)}
+        case "filters":
+            offered = [line for line in request.lines if "filter" in line]
+            return {"filters": [line["filter"] for line in offered if str(line["value"]) in request.question]}
+        case "sentences":
+            claims = [line for line in request.lines if "sentence" in line]
+            return {"sentences": [{"sentence": c["sentence"], "supported": script.supports(c["text"])} for c in claims]}
+        case _:
+            return {
+                "relevant": grade.relevant,
+                "conflicts": None,
+                "missing": grade.missing,
+                "verdict": grade.verdict.value,
+            }
+
+
+def said_text(value: dict[str, Any], fault: GraderFault) -> tuple[str, str]:
+    """The answer as a model says it, well or badly, and its stop reason."""
+    if fault is GraderFault.BACKTICKS and "missing" in value:
+        value = {**value, "missing": f"{value['missing'] or ''} ```json\n{{}}\n```"}
     good = json.dumps(value)
     match fault:
         case GraderFault.NONSENSE:
