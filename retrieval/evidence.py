@@ -1,0 +1,159 @@
+"""What counts as evidence in a set of passages: repeats collapsed, outdated versions left out, weightier sources first. Pure."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from retrieval.names import name_of
+from retrieval.passage import Passage, Scalar
+
+SHINGLE_WORDS = 4
+REPEAT_OVERLAP = (
+    0.8  # of the shorter text's shingles; neighbours of one document share about 30 of 190 tokens, which is 0.15
+)
+VERSION_OVERLAP = 0.35  # two versions of one section keep at least so much of their words
+DATE_FIELDS = ("date", "updated", "updated_at", "modified", "last_modified", "published", "effective", "effective_date")
+VERSION_FIELDS = ("version", "revision", "release")
+AUTHORITY_FIELD = "authority"
+
+_WORD = re.compile(r"\w+")
+_DATE = re.compile(r"(\d{4})(?:[-/.](\d{1,2}))?(?:[-/.](\d{1,2}))?")
+_DATED_NAME = re.compile(
+    r"\b(?:v ?\d[\d ]*|(?:version|rev|revision|release) \d[\d ]*|(?:19|20)\d\d(?: \d\d? \d\d?)?)\b"
+)
+
+
+class Why(StrEnum):
+    """Why a passage is no evidence of its own."""
+
+    REPEAT = "repeat"
+    OUTDATED = "outdated"
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A passage that was left out, and the one that stands for it."""
+
+    passage: Passage
+    why: Why
+    by: Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """`kept` in the order given, `dropped` with reasons."""
+
+    kept: tuple[Passage, ...]
+    dropped: tuple[Dropped, ...] = ()
+
+
+def cleaned(passages: Sequence[Passage]) -> Cleaned:
+    """The set without outdated versions, then without near-duplicates of a better passage."""
+    current = without_outdated(passages)
+    single = without_repeats(current.kept)
+    return Cleaned(single.kept, current.dropped + single.dropped)
+
+
+def without_repeats(passages: Sequence[Passage]) -> Cleaned:
+    """Of passages that say the same in the same words, the first: five copies of one text are one piece of evidence.
+
+    The same is a share of REPEAT_OVERLAP of the shorter one's runs of SHINGLE_WORDS words (containment, Broder 1997): a passage
+    that lies inside another is a repeat too.
+    """
+    return _sifted(passages, Why.REPEAT, lambda one, better: _overlap(one, better, SHINGLE_WORDS) >= REPEAT_OVERLAP)
+
+
+def without_outdated(passages: Sequence[Passage]) -> Cleaned:
+    """Of versions of one thing, the newest, wherever it ranks.
+
+    Two passages are versions of one thing when their titles are the same but for version and date, their words overlap by
+    VERSION_OVERLAP, and their metadata date (DATE_FIELDS) or version (VERSION_FIELDS) differ. Passages that bear neither are kept.
+    """
+    newest = sorted(range(len(passages)), key=lambda at: (_age(passages[at]), -at), reverse=True)
+    sifted = _sifted([passages[at] for at in newest], Why.OUTDATED, _is_older_version)
+    kept = {id(passage) for passage in sifted.kept}
+    return Cleaned(tuple(passage for passage in passages if id(passage) in kept), sifted.dropped)
+
+
+def independent_sources(passages: Sequence[Passage]) -> int:
+    """How many sources speak: passages of one document count once, and so does what repeats another's words."""
+    return len({passage.document_id for passage in without_repeats(passages).kept})
+
+
+def by_authority(passages: Sequence[Passage], ranks: Mapping[str, int] | None = None) -> tuple[Passage, ...]:
+    """The passages of greater authority first, each rank in the order given.
+
+    The rank is the metadata field `authority`: a number, or a name that `ranks` gives a number to; higher is weightier, absent is 0.
+    External text (negative ranks) so never comes before an internal source.
+    """
+    return tuple(sorted(passages, key=lambda passage: -authority(passage, ranks)))
+
+
+def authority(passage: Passage, ranks: Mapping[str, int] | None = None) -> float:
+    """The rank of one passage, as in `by_authority`."""
+    value = passage.metadata.get(AUTHORITY_FIELD, 0)
+    if isinstance(value, str):
+        return float((ranks or {}).get(value, 0))
+    return float(value)
+
+
+def _sifted(passages: Sequence[Passage], why: Why, stands_for: Callable[[Passage, Passage], bool]) -> Cleaned:
+    """Each passage against those kept before it."""
+    kept: list[Passage] = []
+    dropped: list[Dropped] = []
+    for passage in passages:
+        better = next((one for one in kept if stands_for(passage, one)), None)
+        if better is None:
+            kept.append(passage)
+        else:
+            dropped.append(Dropped(passage, why, better))
+    return Cleaned(tuple(kept), tuple(dropped))
+
+
+def _overlap(one: Passage, other: Passage, size: int) -> float:
+    first, second = _shingles(one.text, size), _shingles(other.text, size)
+    shorter = min(len(first), len(second))
+    return len(first & second) / shorter if shorter else float(one.text == other.text)
+
+
+def _shingles(text: str, size: int) -> frozenset[tuple[str, ...]]:
+    words = _WORD.findall(text.lower())
+    return (
+        frozenset(tuple(words[at : at + size]) for at in range(max(1, len(words) - size + 1))) if words else frozenset()
+    )
+
+
+def _is_older_version(one: Passage, newer: Passage) -> bool:
+    ages = _age(one), _age(newer)
+    return (
+        all(age != _AGELESS for age in ages)
+        and ages[0] < ages[1]
+        and _undated(one.title) == _undated(newer.title)
+        and _overlap(one, newer, 1) >= VERSION_OVERLAP
+    )
+
+
+def _undated(title: str) -> str:
+    return " ".join(_DATED_NAME.sub(" ", name_of(title)).split())
+
+
+_Age = tuple[tuple[int, ...], tuple[int, ...]]
+_AGELESS: _Age = ((), ())
+
+
+def _age(passage: Passage) -> _Age:
+    """Comparable, greater is newer: the version's numbers, then the date's; empty where metadata has neither."""
+    fields = {name.lower(): value for name, value in passage.metadata.items()}
+    version = next((_numbers(fields[name]) for name in VERSION_FIELDS if name in fields), ())
+    date = next((_day(fields[name]) for name in DATE_FIELDS if name in fields), ())
+    return (version, date)
+
+
+def _numbers(value: Scalar) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", str(value))[:6])
+
+
+def _day(value: Scalar) -> tuple[int, ...]:
+    found = _DATE.search(str(value))
+    return tuple(int(part) for part in found.groups(default="0")) if found else ()
