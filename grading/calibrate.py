@@ -107,14 +107,11 @@ class Calibration:
 
     def at_cost(self, cost_ratio: float) -> "Calibration":
         """The same model at another price of an answer on junk."""
-        threshold = cost_ratio / (1 + cost_ratio)
-        return replace(
-            self,
-            cost_ratio=cost_ratio,
-            threshold=threshold,
-            low=min(self.low, threshold),
-            high=max(self.high, threshold),
-        )
+        return replace(self.at_threshold(cost_ratio / (1 + cost_ratio)), cost_ratio=cost_ratio)
+
+    def at_threshold(self, threshold: float) -> "Calibration":
+        """The same model with another threshold, and its band widened to hold it."""
+        return replace(self, threshold=threshold, low=min(self.low, threshold), high=max(self.high, threshold))
 
     def was_fitted_on(self, ids: Iterable[str]) -> bool:
         """Whether any of these cases is known to be one that this model was fitted on; of a set of many at least one is."""

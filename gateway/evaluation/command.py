@@ -5,21 +5,26 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 import anyio
 import typer
 
+from gateway.evaluation.answer_measuring import measure_answers
+from gateway.evaluation.answered import read_answers
 from gateway.evaluation.cases import LabelsUnreadable, read_cases
+from gateway.evaluation.grounding import GroundingFigures, Valued, fitted, grounding_figures, out_of_fold, verified
 from gateway.evaluation.judging import Seen, freely, judged_by, judged_by_reader, judged_out_of_fold, signals_for
 from gateway.evaluation.measuring import measure_cases
 from gateway.evaluation.searching import RERANK_TOP, measured, shown
-from gateway.evaluation.shown import sufficiency_table
+from gateway.evaluation.shown import grounding_json, grounding_table, sufficiency_table
 from gateway.evaluation.sufficiency import SufficiencyReport, report
 from gateway.providers.local.faults import LocalModelMissing
-from grading.calibrate import Calibration, CalibrationInvalid, default_calibration
+from grading.calibrate import Calibration, CalibrationInvalid, TooFewCases, default_calibration
+from grading.support import SupportModel
 
 FAILED, USAGE = 1, 2
+OUT_OF_FOLD = "out of fold (refitted on these cases, by question and passages)"
 
 evaluation = typer.Typer(
     name="eval",
@@ -92,6 +97,47 @@ def retrieval(
     print(shown(run_or_exit(partial(measured, settings, folders, seed, rerank)), as_json))
 
 
+@evaluation.command(
+    epilog="Examples: `gateway eval grounding judged.jsonl`, `gateway eval grounding data/ragtruth_qa --json --cache m.jsonl`"
+)
+def grounding(
+    paths: Paths,
+    as_json: AsJson = False,
+    seed: Seed = 0,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="A model of support written by --fit; default: refit on these very answers, by question."),
+    ] = None,
+    fit_to: Annotated[
+        Path | None,
+        typer.Option("--fit", help="Also fit a model of support on all of these answers, and write it here."),
+    ] = None,
+    cache: Cache = None,
+) -> None:
+    """How well answers that their passages do not support are told from those that they do."""
+    try:
+        found = anyio.run(measure_answers, read_answers(paths), cache)
+        if fit_to is not None:
+            fit_to.write_text(fitted(found).to_json(), encoding="utf-8")
+            note(f"Written to {fit_to}")
+        figures, mode = _grounding(found, model, seed)
+    except (LabelsUnreadable, CalibrationInvalid, TooFewCases) as error:
+        stop(str(error), USAGE)
+    except LocalModelMissing as error:
+        stop(str(error), FAILED)
+    if as_json:
+        print(json.dumps({"kind": "grounding", "mode": mode, **grounding_json(figures)}))
+    else:
+        print(grounding_table(figures, mode))
+
+
+def _grounding(found: Sequence[Valued], file: Path | None, seed: int) -> tuple[list[GroundingFigures], str]:
+    if file is None:
+        return grounding_figures(out_of_fold(found), seed), OUT_OF_FOLD
+    model = SupportModel.from_json(read_text(file))
+    return grounding_figures([verified(model, each) for each in found], seed), "as fitted"
+
+
 class Outcome:
     """A report, and how it came about."""
 
@@ -137,14 +183,19 @@ def _judge(grader: Judge, chosen: Calibration, found: Sequence[Seen], refit: boo
     if refit:
         return judged_out_of_fold(
             found, signals_for([each.case for each in found], grader), chosen.threshold
-        ), "out of fold (refitted on these cases, by question and passages)"
+        ), OUT_OF_FOLD
     return judged_by(chosen, found), "as fitted"
 
 
 def read_calibration(file: Path) -> Calibration:
     """Raises CalibrationInvalid."""
+    return Calibration.from_json(read_text(file))
+
+
+def read_text(file: Path) -> str:
+    """Raises CalibrationInvalid."""
     try:
-        return Calibration.from_json(file.read_text(encoding="utf-8"))
+        return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CalibrationInvalid(f"{file}: cannot be read ({error.__class__.__name__})") from error
 
@@ -153,7 +204,7 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def stop(message: str, code: int) -> None:
+def stop(message: str, code: int) -> NoReturn:
     """Ends the program with a message and no traceback."""
     note(f"gateway: {message}")
     raise typer.Exit(code)

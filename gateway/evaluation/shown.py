@@ -1,8 +1,11 @@
 """Figures as tables for a terminal."""
 
 from collections.abc import Sequence
+from math import fsum, isfinite
+from typing import Any
 
 from gateway.evaluation.figures import Confusion
+from gateway.evaluation.grounding import GroundingFigures
 from gateway.evaluation.sufficiency import MEASURES, SufficiencyReport
 
 HEADINGS = ("AUC", "macro F1", "F1 not suff.", "precision", "recall", "ECE", "decided at .95", "cost")
@@ -20,6 +23,37 @@ def sufficiency_table(found: SufficiencyReport, mode: str) -> str:
     counts = "\n".join(f"{each.name}: {confusion_line(each.counts)}" for each in found.sets)
     head = f"Judged {mode}; sufficient from p = {found.threshold:.3f} on (one answer on junk = {found.cost_ratio:g} refusals)"
     return f"{head}\n\n{aligned(lines)}\n\n{counts}"
+
+
+GROUNDING = {
+    "f1_unsupported": "F1 unsupp.",
+    "precision": "precision",
+    "recall": "recall",
+    "macro_f1": "macro F1",
+    "auc": "AUC",
+    "ece": "ECE",
+    "share_decided_at_95": "decided at .95",
+}
+
+
+def grounding_table(found: Sequence[GroundingFigures], mode: str) -> str:
+    """A line for each set, with the 95 % interval under each figure."""
+    lines: list[tuple[str, ...]] = [("set", "unsupported", *GROUNDING.values())]
+    for each in found:
+        figures = [each.figures[name] for name in GROUNDING]
+        lines.append((each.name, f"{each.unsupported}/{each.answers}", *(f"{figure.value:.3f}" for figure in figures)))
+        lines.append(("", "", *(f"{figure.low:.2f}-{figure.high:.2f}" for figure in figures)))
+    return f"Judged {mode}\n\n{aligned(lines)}"
+
+
+def grounding_json(found: Sequence[GroundingFigures]) -> dict[str, Any]:
+    """Plain figures (the mean of the sets) on top, the sets with intervals below."""
+    means = {name: round(fsum(each.figures[name].value for each in found) / len(found), 4) for name in GROUNDING}
+    return {
+        **{name: value if isfinite(value) else None for name, value in means.items()},
+        "answers": sum(each.answers for each in found),
+        "sets": {each.name: each.as_json() for each in found},
+    }
 
 
 def confusion_line(counts: Confusion) -> str:

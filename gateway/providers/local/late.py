@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,10 +31,27 @@ class LateInteraction:
         """
         return await self._slots.run(urgency, partial(self._similar, question, text))
 
+    async def similar_to_all(
+        self, questions: Sequence[str], texts: Sequence[str], urgency: Urgency
+    ) -> list[tuple[tuple[str, float], ...]]:
+        """For each question what `similar` gives, its highest cosines in any of `texts`, each of which is read once."""
+        return await self._slots.run(urgency, partial(self._similar_to_all, questions, texts))
+
+    def _similar_to_all(self, questions: Sequence[str], texts: Sequence[str]) -> list[tuple[tuple[str, float], ...]]:
+        import numpy
+
+        there = [self._vectors(text) for text in texts if text.strip()]
+        if not there:
+            return [()] * len(questions)
+        everything = numpy.concatenate(there)
+        return [self._nearest(first_words(question, QUESTION_WORDS), everything) for question in questions]
+
     def _similar(self, question: str, text: str) -> tuple[tuple[str, float], ...]:
-        asked = first_words(question, QUESTION_WORDS)
+        return self._nearest(first_words(question, QUESTION_WORDS), self._vectors(text))
+
+    def _nearest(self, asked: str, there: numpy.ndarray) -> tuple[tuple[str, float], ...]:
         pieces = self.network.pieces(asked)[1:-1]
-        here, there = self._vectors(asked), self._vectors(text)
+        here = self._vectors(asked)
         if not len(here) or not len(there):
             return ()
         best = (here @ there.T).max(axis=1)

@@ -20,6 +20,7 @@ from gateway.providers.local.pairs import LONGEST_TOKENS as PAIR_TOKENS
 from gateway.providers.local.pairs import PairScorer
 from gateway.providers.local.reranker import CrossEncoder
 from gateway.providers.local.slots import Slots, Urgency
+from gateway.providers.local.supports import SupportMeasure
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ class LocalModels:
     def measure(self) -> LocalMeasure:
         """What all judges together say of a set."""
         return LocalMeasure(self.grader, self.pairs, self.late)
+
+    @property
+    def support(self) -> SupportMeasure:
+        """What they say of the claims of an answer."""
+        return SupportMeasure(self.grader, self.late)
 
 
 def local_models(
