@@ -191,18 +191,19 @@ def connection_string(url: str) -> str:
 
 
 @asynccontextmanager
-async def open_pool(url: str, *, size: int = 5, pgbouncer: bool = False) -> AsyncIterator[Pool]:
+async def open_pool(url: str, *, size: int = 5, pgbouncer: bool = False, vectors: bool = True) -> AsyncIterator[Pool]:
     """A pool of `size` connections to the server at `url`, closed at the end.
 
     Does not wait for the server: while it is away `run` raises RetrievalUnavailable, once it is back the pool mends itself. With
-    `pgbouncer` (transaction mode) nothing is prepared on the server. Raises RetrievalMisconfigured for a malformed `url`.
+    `pgbouncer` (transaction mode) nothing is prepared on the server; without `vectors` it may have no pgvector.
+    Raises RetrievalMisconfigured for a malformed `url`.
     """
     connections = AsyncConnectionPool(
         connection_string(url),
         connection_class=psycopg.AsyncConnection[tuple[Any, ...]],
         kwargs={"prepare_threshold": None} if pgbouncer else {},
         min_size=size,
-        configure=_bare if pgbouncer else _bounded,
+        configure=_configuring(pgbouncer=pgbouncer, vectors=vectors),
         reconnect_timeout=RECONNECT_LIMIT_S,
         open=False,
         name="passages",
@@ -215,14 +216,15 @@ async def open_pool(url: str, *, size: int = 5, pgbouncer: bool = False) -> Asyn
             await connections.close(timeout=1.0)
 
 
-async def _bare(connection: Connection) -> None:
-    await connection.set_autocommit(True)  # transactions are always explicit blocks
-    await register_vector_async(connection)
+def _configuring(*, pgbouncer: bool, vectors: bool) -> Callable[[Connection], Awaitable[None]]:
+    async def configure(connection: Connection) -> None:
+        await connection.set_autocommit(True)  # transactions are always explicit blocks
+        if vectors:
+            await register_vector_async(connection)
+        if not pgbouncer:  # the session's: behind a pooler it would reach strangers
+            await connection.execute(_LAST_RESORT)
 
-
-async def _bounded(connection: Connection) -> None:
-    await _bare(connection)
-    await connection.execute(_LAST_RESORT)  # for the session: behind a pooler it would reach strangers
+    return configure
 
 
 # A server that a cancel cannot reach ends the statement by itself.
