@@ -1,5 +1,6 @@
 """`gateway serve`: from settings to a server that answers, and from a signal to an exit that cuts nobody off."""
 
+import gc
 import signal
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -40,6 +41,7 @@ async def serve(settings: Settings, docs: Path | None, screen: Screen) -> None:
                     on_start=lambda: screen.serving(address, built.house.models, documents, bool(settings.api_keys)),
                 )
                 orders.server = server
+                keep_what_is_loaded()
                 await server.run_until_stopped(listener)
             tasks.cancel_scope.cancel()
 
@@ -62,6 +64,16 @@ class Orders:
             else:
                 self._stopping = True
                 self.server.stop()
+
+
+def keep_what_is_loaded() -> None:
+    """Takes what the start has loaded out of the garbage collector's sight: it stays until the end.
+
+    A full collection walks every object that it sees, about 200,000 after the start: 120 ms in which no stream moves. Of what
+    requests leave it takes 0.6 ms (tests/bench/race.py shows the pauses in its p99).
+    """
+    gc.collect()
+    gc.freeze()
 
 
 async def fill(library: Library | None, docs: Path | None, screen: Screen) -> None:
