@@ -19,6 +19,7 @@ from pydantic_settings import (
 
 from gateway.graders import BY_A_SERVICE, ON_THE_MODELS_HERE, GraderName
 from gateway.providers.script import Script
+from gateway.source_settings import SourceTable, require_different, with_variables
 from gateway.telemetry import exports_traces
 from streaming.budget import MAX_RETRIES, Limits
 from streaming.room import HOLD_LIMIT_BYTES
@@ -29,6 +30,7 @@ CONFIG_DEFAULT = Path("gateway.toml")
 
 Provider = Literal["anthropic", "local", "scripted"]
 Speculate = Literal["never", "always"]
+Cache = Literal["off", "verified"]
 
 
 class SettingsInvalid(Exception):
@@ -76,6 +78,9 @@ class Settings(BaseSettings):
     embeddings_api_key: SecretStr | None = None
     embeddings_dimensions: Annotated[int, Field(ge=1, le=16_000)] | None = None
 
+    sources: tuple[SourceTable, ...] = ()
+    cache: Cache = "off"
+
     send_timeout_s: Annotated[float, Field(gt=0, le=600)] = 20.0
     ping_s: Annotated[float, Field(gt=0, le=300)] = 15.0
     drain_grace_s: Annotated[float, Field(ge=0, le=3600)] = 20.0
@@ -101,6 +106,16 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(key.strip() for key in value.split(",") if key.strip()) if isinstance(value, str) else value
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _with_variables(cls, value: object) -> object:
+        return with_variables(value, os.environ)
+
+    @field_validator("sources")
+    @classmethod
+    def _are_different(cls, value: tuple[SourceTable, ...]) -> tuple[SourceTable, ...]:
+        return require_different(value)
 
     @field_validator("speculate", mode="before")
     @classmethod
@@ -196,8 +211,9 @@ def said(detail: ErrorDetails) -> str:
         return detail["msg"]
     if detail["type"] == "extra_forbidden":
         return f"{name}: no setting has this name"
-    variable = name if name.isupper() else PREFIX + name.upper()
-    return f"{variable}: {detail['msg']}"
+    setting, _, inside = name.partition(".")  # inside a table names are as they are written
+    variable = setting if setting.isupper() else PREFIX + setting.upper()
+    return f"{variable}{'.' if inside else ''}{inside}: {detail['msg']}"
 
 
 def config_file(environ: Mapping[str, str]) -> Path | None:

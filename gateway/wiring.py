@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
+from gateway.gap_groups import GapGroups, NoGapGroups
 from gateway.graders import Available, GraderName, grader_of, graders_of
 from gateway.house import House
 from gateway.keys import Keys
 from gateway.library import AnyCollection, KnownCollections
 from gateway.settings import Settings, Speculate
+from gateway.sources import open_sources
 from gateway.sse import SseSettings
 from gateway.telemetry import Telemetry
 from grading.calibrate import Calibration
+from grading.correct import Fields
 from grading.ports import Grader
 from retrieval.faults import DatabaseMissing
 from retrieval.ports import Embedder, Reranker, Retriever
-from retrieval.sources import house
+from retrieval.sources import Source
 from streaming.answer import Parts
-from streaming.ports import Gap, GapLog, Generator
+from streaming.ports import AnswerCache, Gap, GapLog, Generator
 from streaming.speculate import Always, Never
 
 if TYPE_CHECKING:
@@ -55,11 +58,12 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Where passages come from and where gaps go. `library` is None for a scripted search."""
+    """Where passages come from and where gaps go and are read. `library` is None for a scripted search."""
 
-    retriever: Retriever
+    sources: tuple[Source, ...]
     reranker: Reranker | None
     gaps: GapLog
+    gap_groups: GapGroups
     library: Library | None
 
 
@@ -103,15 +107,17 @@ async def database_url(settings: Settings) -> AsyncIterator[str]:
 
 
 def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Telemetry) -> House:
+    books = evidence.library
     parts = Parts(
-        sources=house(evidence.retriever),
+        sources=evidence.sources,
         reranker=evidence.reranker,
         grader=judges.grader,
         generator=judges.generator,
         speculator=SPECULATORS[settings.speculate](),
         gaps=evidence.gaps,
+        fields=None if books is None else _fields(books),
+        cache=None if books is None else _cache(settings, books, judges.generator),
     )
-    books = evidence.library
     return House(
         parts=parts,
         limits=settings.limits(),
@@ -126,14 +132,31 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
         keys=Keys(key.get_secret_value() for key in settings.api_keys),
         sse=SseSettings(settings.ping_s, settings.send_timeout_s, settings.charset),
         graders=judges.graders,
+        gaps=evidence.gap_groups,
     )
+
+
+def _fields(books: Library) -> Fields:
+    from retrieval.fields import PostgresFields
+
+    return PostgresFields(books.pool)
+
+
+def _cache(settings: Settings, books: Library, generator: Generator) -> AnswerCache | None:
+    """The cache of verified answers; None where it is switched off."""
+    if settings.cache == "off":
+        return None
+    from gateway.cache import PostgresCache
+
+    return PostgresCache(books.pool, books.embedder, generator.name)
 
 
 async def _evidence(settings: Settings, stack: AsyncExitStack) -> "tuple[Evidence, LocalModels | None]":
     local = settings.chosen_provider == "local" or settings.grades_here
     if settings.retriever == "scripted":
         models = await _local_models(settings, judges=True) if local else None
-        return Evidence(_scripted_retriever(settings), None, NoGaps(), None), models
+        sources = await open_sources(settings.sources, _scripted_retriever(settings), None, stack)
+        return Evidence(sources, None, NoGaps(), NoGapGroups(), None), models
     pool, models = await side_by_side(_database(settings, stack), _local_models(settings, judges=local))
     books = _library(pool, await _embedder(settings, models, stack))
     await books.store.check(books.embedder)
@@ -143,7 +166,9 @@ async def _evidence(settings: Settings, stack: AsyncExitStack) -> "tuple[Evidenc
     from retrieval.postgres import PostgresRetriever
 
     reranker = None if models is None else models.reranker
-    return Evidence(PostgresRetriever(TracedPool(pool), books.embedder), reranker, PostgresGaps(pool), books), models
+    own = PostgresRetriever(TracedPool(pool), books.embedder)
+    gaps = PostgresGaps(pool, books.embedder)
+    return Evidence(await open_sources(settings.sources, own, books, stack), reranker, gaps, gaps, books), models
 
 
 async def _database(settings: Settings, stack: AsyncExitStack) -> "Pool":
