@@ -11,7 +11,7 @@ import anyio
 
 from gateway.evaluation.answered import Answered
 from gateway.evaluation.grounding import Valued, valued
-from gateway.evaluation.measuring import SIDE_BY_SIDE, Progress, bar
+from gateway.evaluation.measuring import SIDE_BY_SIDE, Progress, bar, lines_of
 from grading.signals import Margins
 from grading.support import ClaimMeasured
 from retrieval.passage import Passage
@@ -60,9 +60,8 @@ class ClaimMemory:
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
         self._known: dict[str, list[ClaimMeasured]] = {}
-        if file is not None and file.exists():
-            for line in file.read_text(encoding="utf-8").splitlines():
-                self._read(line)
+        for line in lines_of(file):
+            self._read(line)
 
     def get(self, case: Answered) -> list[ClaimMeasured] | None:
         return self._known.get(key_of(case))

@@ -83,9 +83,8 @@ class Memory:
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
         self._known: dict[str, Measured] = {}
-        if file is not None and file.exists():
-            for line in file.read_text(encoding="utf-8").splitlines():
-                self._read(line)
+        for line in lines_of(file):
+            self._read(line)
 
     def get(self, case: Case) -> Measured | None:
         return self._known.get(key_of(case))
@@ -104,6 +103,17 @@ class Memory:
             self._known[value.pop("key")] = _measured(value)
         except (ValueError, KeyError, TypeError):
             return  # the last line of a run that was killed
+
+
+def lines_of(file: Path | None) -> list[str]:
+    """The lines of a file that may not exist; a last line that was cut off is ended, so that the next one begins anew."""
+    if file is None or not file.exists():
+        return []
+    text = file.read_text(encoding="utf-8")
+    if text and not text.endswith("\n"):
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write("\n")
+    return text.split("\n")
 
 
 def key_of(case: Case) -> str:
