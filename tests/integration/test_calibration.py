@@ -1,0 +1,183 @@
+"""Calibrations in a real database, the two commands as a person runs them, and the graders that a server builds from both."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from typer.testing import CliRunner, Result
+
+from gateway.calibrations import PostgresCalibrations
+from gateway.cli import cli
+from gateway.graders import Available, grader_of, graders_of
+from grading.calibrate import Calibration, default_calibration
+from grading.calibrated import CalibratedGrader
+from grading.cascade import Cascade
+from grading.grade import Grade, Verdict
+from grading.score import ScoreGrader
+from retrieval.passage import Passage
+from retrieval.pool import open_pool
+from tests.support.local import shared_models
+from tests.support.postgres import emptied
+
+pytestmark = pytest.mark.anyio
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def run(*arguments: str, url: str | None = None) -> Result:
+    env = {"TERM": "dumb", "COLUMNS": "200"} | ({"GATEWAY_DATABASE_URL": url} if url else {})
+    return runner.invoke(cli, list(arguments), env=env)
+
+
+def labels(folder: Path, count: int = 40) -> Path:
+    """Sets that hold the answer and sets that are about something else."""
+    draw = random.Random(3)
+    rows: list[dict[str, Any]] = []
+    for number in range(count):
+        depth, answers = draw.randint(3, 40), number % 2 == 0
+        text = (
+            f"Bulb number {number} goes {depth} centimetres deep." if answers else f"Shed {number} was locked at night."
+        )
+        passage = {"id": f"p{number}", "text": text}
+        question = f"How deep does bulb number {number} go?"
+        verdict = "sufficient" if answers else "insufficient"
+        rows.append(
+            {
+                "id": f"c{number}",
+                "question_id": f"q{number}",
+                "question": question,
+                "passages": [passage],
+                "verdict": verdict,
+            }
+        )
+    file = folder / "labels.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+async def test_every_version_is_kept_and_the_newest_counts(database_url: str) -> None:
+    shipped = default_calibration()
+    async with open_pool(emptied(database_url), size=1) as pool:
+        stored = PostgresCalibrations(pool)
+        assert await stored.newest(grader="calibrated") == {}
+        await stored.save(shipped, "docs", grader="calibrated")
+        await stored.save(shipped.at_cost(2), "docs", grader="calibrated")
+        await stored.save(shipped.at_cost(3), "other", grader="calibrated", tenant="acme")
+        assert await stored.newest(grader="calibrated") == {"docs": shipped.at_cost(2)}
+        assert await stored.newest(grader="score") == {}
+        versions = [each.version for each in await stored.versions("docs", grader="calibrated")]
+    assert versions == [shipped.at_cost(2).version, shipped.version]
+
+
+def test_a_collection_with_a_calibration_of_its_own_has_a_grader_of_its_own() -> None:
+    own = default_calibration("score").at_cost(1)
+    available = Available(calibrations={"score": {"docs": own}})
+    graders = graders_of(("score",), available, 10.0)
+    assert list(graders) == ["docs"]
+    assert isinstance(graders["docs"], ScoreGrader)
+    assert graders["docs"].calibration == own
+    everyone = grader_of(("score",), available, 10.0)
+    assert isinstance(everyone, ScoreGrader)
+    assert everyone.calibration == default_calibration("score")
+
+
+class Model:
+    name = "model"
+
+    async def grade(self, question: str, passages: tuple[Passage, ...]) -> Grade:
+        return Grade(Verdict.SUFFICIENT, relevant=(1,), grader=self.name)
+
+
+def test_several_graders_are_a_cascade_within_the_time_of_one_grade() -> None:
+    grader = grader_of(("score", "calibrated", "model"), Available(shared_models(), {"model": Model()}), 10.0)
+    assert isinstance(grader, Cascade)
+    assert [rung.grader.name for rung in grader.rungs] == ["score", "calibrated", "model"]
+    bands = [(rung.low, rung.high) for rung in grader.rungs[:2]]
+    assert bands == [(c.low, c.high) for c in (default_calibration("score"), default_calibration())]
+    assert isinstance(grader.rungs[1].grader, CalibratedGrader)
+
+
+def test_calibrate_fits_shows_draws_and_stores(tmp_path: Path, database_url: str) -> None:
+    url = emptied(database_url)
+    out, picture = tmp_path / "c.json", tmp_path / "curve.png"
+    found = run(
+        "calibrate", str(labels(tmp_path)), "--collection", "bulbs", "--out", str(out), "--picture", str(picture), "--store",
+        "--cache", str(tmp_path / "m.jsonl"), url=url,
+    )  # fmt: skip
+    assert found.exit_code == 0, found.output
+    for words in ("AUC", "released", "true", "Threshold: sufficient from p = 0.833", "Borderline band", "bulbs"):
+        assert words in found.stderr
+    model = Calibration.from_json(out.read_text())
+    assert model.data == "labels (40 cases)"
+    assert model.figures["auc"] == 1.0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+    again = run(
+        "eval",
+        "sufficiency",
+        str(tmp_path / "labels.jsonl"),
+        "--calibration",
+        str(out),
+        "--json",
+        "--cache",
+        str(tmp_path / "m.jsonl"),
+    )
+    assert again.exit_code == 0, again.output
+    told = json.loads(again.stdout)
+    assert (told["auc"], told["cases"], told["calibration"]) == (1.0, 40, model.version)
+    assert told["mode"].startswith("out of fold")  # it was fitted on this very file
+
+    shipped = run("eval", "sufficiency", str(tmp_path / "labels.jsonl"), "--json", "--cache", str(tmp_path / "m.jsonl"))
+    assert json.loads(shipped.stdout)["mode"] == "as fitted"
+
+
+def test_what_calibrate_stored_is_found_by_a_server(tmp_path: Path, database_url: str) -> None:
+    url = emptied(database_url)
+    found = run("calibrate", str(labels(tmp_path)), "--grader", "score", "--collection", "bulbs", "--store", url=url)
+    assert found.exit_code == 0, found.output
+    assert list(anyio.run(newest_scores, url)) == ["bulbs"]
+
+
+async def newest_scores(url: str) -> dict[str, Calibration]:
+    async with open_pool(url, size=1) as pool:
+        return await PostgresCalibrations(pool).newest(grader="score")
+
+
+def test_figures_are_the_same_each_time_and_json_alone_is_on_standard_output(tmp_path: Path) -> None:
+    file = str(labels(tmp_path))
+    first, second = (run("eval", "sufficiency", file, "--grader", "score", "--json") for _ in range(2))
+    assert first.exit_code == 0, first.output
+    assert first.stdout == second.stdout
+    assert json.loads(first.stdout)["grader"] == "score"
+    table = run("eval", "sufficiency", file, "--grader", "score", "--cross-validate")
+    assert "out of fold" in table.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "why"),
+    [
+        (("eval", "sufficiency", "nowhere.jsonl"), 2, "nowhere.jsonl"),
+        (("eval", "grounding", "nowhere.jsonl"), 2, "nowhere.jsonl"),
+        (("calibrate", "nowhere.jsonl"), 1, "nowhere.jsonl"),
+        (("eval", "sufficiency", "README.md"), 2, "not JSON"),
+    ],
+)
+def test_what_cannot_be_read_is_named_without_a_traceback(arguments: tuple[str, ...], code: int, why: str) -> None:
+    found = run(*arguments)
+    assert found.exit_code == code, found.output
+    assert why in found.stderr
+    assert "Traceback" not in found.output
+
+
+def test_too_few_labels_are_said_so(tmp_path: Path) -> None:
+    found = run("calibrate", str(labels(tmp_path, 2)), "--grader", "score")
+    assert found.exit_code == 1
+    assert "at least two questions" in found.stderr
