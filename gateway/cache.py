@@ -19,14 +19,16 @@ from streaming.ports import Cited, Kept
 
 T = TypeVar("T")
 
-FIND_LIMIT_S = 0.1  # a lookup takes about 10 ms; one that takes this long has cost more than it saves
+FIND_LIMIT_S = (
+    0.1  # a lookup takes about 10 ms, half of it the embedding; one that takes this long has cost more than it saves
+)
 KEEP_LIMIT_S = 2.0  # after the answer has been sent, before its stream ends
 COSINE_LEAST = (
     0.95  # finds candidates only; every pair that `is_same_question` takes in its measurement has .958 or more
 )
 CANDIDATES = 5
 AGE_LIMIT_S = 86_400.0  # documents that were added since may answer better: nothing is kept longer than a day
-SIZE_LIMIT = 1_000  # answers of one tenant and collection; read one by one, which takes about 2 ms
+SIZE_LIMIT = 1_000  # answers of one tenant and collection; read one by one, which takes the server 4 ms
 
 _FIND = """
 SELECT a.question, a.answer FROM (
@@ -37,7 +39,7 @@ SELECT a.question, a.answer FROM (
     WHERE tenant = %(tenant)s AND collection = %(collection)s AND made_by = %(made_by)s
       AND kept_at > now() - %(age_s)s * interval '1 second'
 ) AS a
-WHERE a.cosine BETWEEN %(least)s AND 2 AND NOT EXISTS (
+WHERE a.cosine >= %(least)s AND NOT EXISTS (
     SELECT FROM kept_answer_document AS k LEFT JOIN document AS d ON (d.id, d.content_hash) = (k.document_id, k.content_hash)
     WHERE k.answer_id = a.id AND d.id IS NULL
 )

@@ -14,6 +14,7 @@ import typer
 
 from gateway import calibration
 from gateway.evaluation.command import evaluation
+from gateway.gap_commands import gaps
 from gateway.screen import Screen
 from gateway.server import PortInUse
 from gateway.settings import Settings, SettingsInvalid, read_settings
@@ -35,6 +36,7 @@ cli = typer.Typer(
 )
 
 cli.add_typer(evaluation)
+cli.add_typer(gaps)
 
 Collection = Annotated[str, typer.Option(help="The collection of documents.")]
 
