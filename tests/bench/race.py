@@ -22,7 +22,7 @@ from tests.bench.effort import Effort
 from tests.bench.figures import Json, Line, machine, report, spread
 from tests.bench.load import Reply, ask, in_turns
 from tests.bench.stage import Stage, staged, topic, workshop
-from tests.bench.upstream import Moment, Upstream
+from tests.bench.upstream import Exchange, Upstream
 
 GRADE_MS, FIRST_TOKEN_MS, TOKENS_PER_S, TOKENS = 250, 400, 80, 40
 SCRIPT = f"[[grade_ms={GRADE_MS} ttft_ms={FIRST_TOKEN_MS} tps={TOKENS_PER_S} tokens={TOKENS}]]"
@@ -158,12 +158,11 @@ def clean_figures(asked: Sequence[Asked], upstream: Upstream) -> Json:
     before, late, after = [], [], []
     for one in asked:
         (draft,) = upstream.drafts(one.planned.question)
-        token_s = upstream.first_token_s(draft)
-        assert token_s is not None
+        request_s, token_s = draft.at_s["request"], draft.at_s["first_token"]
         assert one.reply.first_answer_s is not None
         grade_ms = 0.0 if one.planned.speculate == "always" else GRADE_MS
-        before.append((draft.t - one.reply.began_s) * 1000 - one.retrieval_ms - grade_ms)
-        late.append((token_s - draft.t) * 1000 - FIRST_TOKEN_MS)
+        before.append((request_s - one.reply.began_s) * 1000 - one.retrieval_ms - grade_ms)
+        late.append((token_s - request_s) * 1000 - FIRST_TOKEN_MS)
         after.append((one.reply.first_answer_s - token_s) * 1000)
     return {
         "first_answer_ms": spread([one.first_answer_ms for one in asked]),
@@ -181,16 +180,14 @@ def discard_figures(asked: Sequence[Asked], upstream: Upstream) -> Json:
     """From the last byte of a bad verdict to the moment the model's side saw its draft's connection closed."""
     silent, talking, uncut = list[float](), list[float](), list[str]()
     for one in asked:
-        if one.planned.kind == "clean":
-            continue
-        said = one.reply.done
-        for draft in upstream.drafts(one.planned.question)[: discards(one)]:
-            verdict_s = upstream.at_s(draft.question, "grader", draft.attempt, "finished")
-            closed_s = upstream.at_s(draft.question, "generator", draft.attempt, "closed")
-            if verdict_s is None or closed_s is None:
-                uncut.append(f"{one.planned.question}: attempt {draft.attempt}, {said['path']}")
-            else:
-                (silent if upstream.first_token_s(draft) is None else talking).append((closed_s - verdict_s) * 1000)
+        question, count = one.planned.question, discards(one)
+        grades, drafts = upstream.grades(question)[:count], upstream.drafts(question)[:count]
+        for grade, draft in zip(grades, drafts, strict=True):
+            if "closed" not in draft.at_s:
+                uncut.append(f"{question}: draft {draft.draft} of attempt {draft.attempt}")
+                continue
+            took_ms = (draft.at_s["closed"] - grade.at_s["finished"]) * 1000
+            (talking if "first_token" in draft.at_s else silent).append(took_ms)
     return {
         "discarded": len(silent) + len(talking) + len(uncut),
         "cut": len(silent) + len(talking),
@@ -203,7 +200,7 @@ def discard_figures(asked: Sequence[Asked], upstream: Upstream) -> Json:
 
 def discards(one: Asked) -> int:
     """How many drafts of an answer were to be thrown away."""
-    return int(one.reply.done["attempts"]) - int(one.reply.done["path"] == "recovered")
+    return int(one.reply.done["attempts"]) - int(one.reply.done["path"] in ("clean", "recovered"))
 
 
 def truth_figures(asked: Sequence[Asked], upstream: Upstream) -> Json:
@@ -218,10 +215,9 @@ def truth_figures(asked: Sequence[Asked], upstream: Upstream) -> Json:
         truth = "" if released is None else one.planned.script.text(released.attempt, released.draft)
         if one.reply.text != truth:
             wrong.append(question)
-        if released is not None and one.reply.first_answer_s is not None:
-            attempts = range(1, int(one.reply.done["attempts"]) + 1)
-            verdicts = [upstream.at_s(question, "grader", attempt, "responded") for attempt in attempts]
-            if verdicts[-1] is None or one.reply.first_answer_s < verdicts[-1]:
+        if released is not None:
+            verdict_s, first_s = upstream.grades(question)[-1].at_s["responded"], one.reply.first_answer_s
+            if first_s is None or first_s < verdict_s:
                 early.append(question)
     return {
         "answers": len(asked),
@@ -233,7 +229,7 @@ def truth_figures(asked: Sequence[Asked], upstream: Upstream) -> Json:
     }
 
 
-def leaked(received: bytes, released: Moment | None) -> int:
+def leaked(received: bytes, released: Exchange | None) -> int:
     """Bytes of markers of any draft but the released one, in everything that a client received."""
     own = None if released is None else b"a%dd%dw" % (released.attempt, released.draft)
     return sum(len(mark) for mark in MARK.findall(received) if own is None or not mark.startswith(own))

@@ -1,12 +1,12 @@
 """The Messages server's log, read by question."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One line of the Messages server's log (tests/support/messages_log.py says what it means)."""
+    """One line of the log (tests/support/messages_log.py says what it means)."""
 
     t: float
     event: str
@@ -20,29 +20,32 @@ class Moment:
     tokens: int
 
 
+@dataclass(slots=True)
+class Exchange:
+    """One request to the model's side: which draft of which attempt it was, and when each thing happened to it."""
+
+    kind: str
+    question: str
+    attempt: int
+    draft: int
+    at_s: dict[str, float] = field(default_factory=dict)
+
+
 class Upstream:
-    """The Messages server's log, by question."""
+    """The exchanges of every question, in the order of their requests."""
 
     def __init__(self, moments: Sequence[Moment]) -> None:
-        self._at: dict[tuple[str, str, int, str], list[Moment]] = {}
+        by_id: dict[int, Exchange] = {}
+        self._of: dict[tuple[str, str], list[Exchange]] = {}
         for moment in moments:
-            self._at.setdefault((moment.question, moment.kind, moment.attempt, moment.event), []).append(moment)
+            if moment.id not in by_id:
+                exchange = Exchange(moment.kind, moment.question, moment.attempt, moment.draft)
+                by_id[moment.id] = exchange
+                self._of.setdefault((moment.question, moment.kind), []).append(exchange)
+            by_id[moment.id].at_s[moment.event] = moment.t
 
-    def at_s(self, question: str, kind: str, attempt: int, event: str) -> float | None:
-        """When that last happened."""
-        found = self._at.get((question, kind, attempt, event))
-        return found[-1].t if found else None
+    def drafts(self, question: str) -> list[Exchange]:
+        return self._of.get((question, "generator"), [])
 
-    def drafts(self, question: str) -> list[Moment]:
-        """The drafts that were requested for `question`, in order."""
-        found = [
-            moment
-            for (asked, kind, _, event), moments in self._at.items()
-            if (asked, kind, event) == (question, "generator", "request")
-            for moment in moments
-        ]
-        return sorted(found, key=lambda moment: moment.t)
-
-    def first_token_s(self, draft: Moment) -> float | None:
-        """When that draft's first token was written."""
-        return self.at_s(draft.question, "generator", draft.attempt, "first_token")
+    def grades(self, question: str) -> list[Exchange]:
+        return self._of.get((question, "grader"), [])
