@@ -12,7 +12,7 @@ from gateway.sse import SseSettings
 from gateway.telemetry import Telemetry
 from grading.ports import Grader
 from streaming.answer import Parts
-from streaming.budget import Limits
+from streaming.budget import Limits, Verify
 from streaming.speculate import Always, Never
 
 
@@ -53,9 +53,10 @@ class House:
 
     def limits_for(self, options: Options) -> Limits:
         """The budget as one request narrows it: never more retries or time than the server allows."""
-        retries, deadline_s = options.max_retries, options.deadline_s
+        retries, deadline_s, verify = options.max_retries, options.deadline_s, options.verify
         return replace(
             self.limits,
             max_retries=self.limits.max_retries if retries is None else retries,
             deadline_s=self.limits.deadline_s if deadline_s is None else min(deadline_s, self.limits.deadline_s),
+            verify=self.limits.verify if verify is None else Verify(verify),
         )

@@ -40,7 +40,7 @@ class OptionsBody(BaseModel):
     model_config = STRICT
     speculate: Literal["never", "always"] | None = None
     max_retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] | None = None
-    verify: Literal["off"] | None = None
+    verify: Literal["off", "annotate", "gate"] | None = None
     deadline_s: Annotated[float, Field(ge=DEADLINE_LEAST_S, le=DEADLINE_LIMIT_S)] | None = None
 
 
@@ -63,6 +63,7 @@ class Options:
     speculate: Literal["never", "always"] | None = None
     max_retries: int | None = None
     deadline_s: float | None = None
+    verify: Literal["off", "annotate", "gate"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def answer_request(value: object) -> AnswerRequest:
         collection=clean_collection(body.collection),
         filters=clean_filters(body.filters),
         stream=body.stream,
-        options=Options(body.options.speculate, body.options.max_retries, body.options.deadline_s),
+        options=Options(body.options.speculate, body.options.max_retries, body.options.deadline_s, body.options.verify),
     )
 
 

@@ -21,12 +21,14 @@ from gateway.graders import BY_A_SERVICE, ON_THE_MODELS_HERE, GraderName
 from gateway.providers.script import Script
 from gateway.source_settings import SourceTable, require_different, with_variables
 from gateway.telemetry import exports_traces
-from streaming.budget import MAX_RETRIES, Limits
+from streaming.budget import MAX_RETRIES, Limits, Verify
 from streaming.room import HOLD_LIMIT_BYTES
 
 PREFIX = "GATEWAY_"
 CONFIG_VARIABLE = "GATEWAY_CONFIG"
 CONFIG_DEFAULT = Path("gateway.toml")
+DRAFTS_IN_ALL = 4  # three attempts at most, one of them drafted twice
+HOLD_LEAST_BYTES = 32_768  # the longest sentence that a verifier is asked about, twice, and the longest token
 
 Provider = Literal["anthropic", "local", "scripted"]
 Speculate = Literal["never", "always"]
@@ -69,8 +71,12 @@ class Settings(BaseSettings):
     grade_timeout_s: Annotated[float, Field(gt=0, le=120)] = 10.0
     k: Annotated[int, Field(ge=1, le=50)] = 5
     output_tokens: Annotated[int, Field(ge=1, le=64_000)] = 1024
-    hold_bytes: Annotated[int, Field(ge=4)] = HOLD_LIMIT_BYTES
+    total_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    total_input_tokens: Annotated[int, Field(ge=1)] = 200_000
+    external_searches: Annotated[int, Field(ge=0, le=10)] = 2
+    hold_bytes: Annotated[int, Field(ge=HOLD_LEAST_BYTES)] = HOLD_LIMIT_BYTES
     strict_subset: bool = False
+    verify: Literal["off", "annotate", "gate"] = "off"
 
     pool_size: Annotated[int, Field(ge=1, le=100)] = 5
     embeddings_url: str | None = None
@@ -147,8 +153,6 @@ class Settings(BaseSettings):
             )
         if len(set(self.graders)) < len(self.graders):
             raise PydanticCustomError("graders", "GATEWAY_GRADERS names a grader twice")
-        if "model-passages" in self.graders:
-            raise PydanticCustomError("not_yet", "GATEWAY_GRADERS: 'model-passages' is not built yet; use 'model'")
         if BY_A_SERVICE.intersection(self.graders) and self.chosen_provider == "local":
             raise PydanticCustomError("graders", "GATEWAY_GRADERS asks a model of Anthropic: set ANTHROPIC_API_KEY")
         return self
@@ -185,9 +189,13 @@ class Settings(BaseSettings):
             deadline_s=self.deadline_s,
             grade_timeout_s=self.grade_timeout_s,
             output_tokens=self.output_tokens,
+            total_output_tokens=self.total_output_tokens or DRAFTS_IN_ALL * self.output_tokens,
+            total_input_tokens=self.total_input_tokens,
+            external_searches=self.external_searches,
             hold_bytes=self.hold_bytes,
             k=self.k,
             strict_subset=self.strict_subset,
+            verify=Verify(self.verify),
         )
 
 

@@ -17,9 +17,9 @@ from gateway.settings import Settings, Speculate
 from gateway.sources import open_sources
 from gateway.sse import SseSettings
 from gateway.telemetry import Telemetry
-from grading.calibrate import Calibration
+from grading.calibrate import Calibration, default_calibration
 from grading.correct import Fields
-from grading.ports import Grader
+from grading.ports import Grader, Rewriter, Verifier
 from retrieval.faults import DatabaseMissing
 from retrieval.ports import Embedder, Reranker, Retriever
 from retrieval.sources import Source
@@ -39,11 +39,21 @@ SPECULATORS: Mapping[Speculate, type[Always] | type[Never]] = {"always": Always,
 
 
 @dataclass(frozen=True, slots=True)
+class Voices:
+    """Who writes, says a question in other words and checks what is written; the graders that ask a service, by name."""
+
+    generator: Generator
+    rewriter: Rewriter
+    verifier: Verifier
+    graders: Mapping[GraderName, Grader] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Judges:
-    """Who grades, also for the collections that have a calibration of their own, and who generates."""
+    """Who grades, also for the collections that have a calibration of their own, and whose voices are heard."""
 
     grader: Grader
-    generator: Generator
+    voices: Voices
     graders: Mapping[str, Grader] = field(default_factory=dict)
 
 
@@ -112,11 +122,13 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
         sources=evidence.sources,
         reranker=evidence.reranker,
         grader=judges.grader,
-        generator=judges.generator,
+        generator=judges.voices.generator,
+        rewriter=judges.voices.rewriter,
+        verifier=judges.voices.verifier,
         speculator=SPECULATORS[settings.speculate](),
         gaps=evidence.gaps,
         fields=None if books is None else _fields(books),
-        cache=None if books is None else _cache(settings, books, judges.generator),
+        cache=None if books is None else _cache(settings, books, judges.voices.generator),
     )
     return House(
         parts=parts,
@@ -125,7 +137,7 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
         telemetry=telemetry,
         provider=settings.chosen_provider,
         models={
-            "generator": judges.generator.name,
+            "generator": judges.voices.generator.name,
             "grader": judges.grader.name,
             "embeddings": "scripted" if books is None else books.embedder.model,
         },
@@ -225,11 +237,11 @@ def _library(pool: "Pool", embedder: Embedder) -> Library:
 async def _judges(
     settings: Settings, local: "LocalModels | None", books: Library | None, stack: AsyncExitStack
 ) -> Judges:
-    generator, model = await _generator_and_model(settings, local, stack)
+    voices = await _voices(settings, local, stack)
     names = _graders_that_can_be(settings, local)
-    available = Available(local, {"model": model} if model is not None else {}, await _calibrations(books))
+    available = Available(local, voices.graders, await _calibrations(books))
     limit_s = settings.grade_timeout_s
-    return Judges(grader_of(names, available, limit_s), generator, graders_of(names, available, limit_s))
+    return Judges(grader_of(names, available, limit_s), voices, graders_of(names, available, limit_s))
 
 
 def _graders_that_can_be(settings: Settings, local: "LocalModels | None") -> tuple[GraderName, ...]:
@@ -249,24 +261,31 @@ async def _calibrations(books: Library | None) -> dict[str, dict[str, Calibratio
     return {name: await stored.newest(grader=name) for name in ("calibrated", "score")}
 
 
-async def _generator_and_model(
-    settings: Settings, local: "LocalModels | None", stack: AsyncExitStack
-) -> tuple[Generator, Grader | None]:
-    """Who writes, and the model that can be asked to grade (None: there is none)."""
+async def _voices(settings: Settings, local: "LocalModels | None", stack: AsyncExitStack) -> Voices:
     match settings.chosen_provider:
         case "local":
             assert local is not None
-            return local.generator, None
+            return _local_voices(local)
         case "scripted":
             return _scripted(settings)
         case "anthropic":
             return await _claude(settings, stack)
 
 
-async def _claude(settings: Settings, stack: AsyncExitStack) -> tuple[Generator, Grader]:
+def _local_voices(local: "LocalModels") -> Voices:
+    from gateway.providers.local.rewriter import LocalRewriter
+    from gateway.providers.local.verifier import LocalVerifier
+
+    return Voices(local.generator, LocalRewriter(), LocalVerifier(local.support, default_calibration("sentence")))
+
+
+async def _claude(settings: Settings, stack: AsyncExitStack) -> Voices:
     from gateway.providers.claude.client import open_client
     from gateway.providers.claude.generator import AnthropicGenerator
     from gateway.providers.claude.grader import AnthropicGrader
+    from gateway.providers.claude.passages_grader import ModelPassagesGrader
+    from gateway.providers.claude.rewriter import AnthropicRewriter
+    from gateway.providers.claude.verifier import AnthropicVerifier
 
     assert settings.anthropic_api_key is not None
     client = open_client(
@@ -276,15 +295,27 @@ async def _claude(settings: Settings, stack: AsyncExitStack) -> tuple[Generator,
         read_s=settings.read_s,
     )
     stack.push_async_callback(client.close)
-    return AnthropicGenerator(client, settings.generator_model), AnthropicGrader(client, settings.grader_model)
+    judge = settings.grader_model
+    return Voices(
+        AnthropicGenerator(client, settings.generator_model),
+        AnthropicRewriter(client, judge),
+        AnthropicVerifier(client, judge),
+        {"model": AnthropicGrader(client, judge), "model-passages": ModelPassagesGrader(client, judge)},
+    )
 
 
-def _scripted(settings: Settings) -> tuple[Generator, Grader]:
+def _scripted(settings: Settings) -> Voices:
     from gateway.providers.script import Script
-    from gateway.providers.scripted import ScriptedGenerator, ScriptedGrader
+    from gateway.providers.scripted import ScriptedGenerator, ScriptedGrader, ScriptedRewriter, ScriptedVerifier
 
     script = Script.parse(settings.script)
-    return ScriptedGenerator(script), ScriptedGrader(script)
+    grader = ScriptedGrader(script)
+    return Voices(
+        ScriptedGenerator(script),
+        ScriptedRewriter(script),
+        ScriptedVerifier(script),
+        {"model": grader, "model-passages": grader},
+    )
 
 
 def _scripted_retriever(settings: Settings) -> Retriever:

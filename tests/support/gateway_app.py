@@ -14,7 +14,13 @@ from gateway.app import application
 from gateway.house import House
 from gateway.library import AnyCollection
 from gateway.providers.script import Script
-from gateway.providers.scripted import ScriptedGenerator, ScriptedGrader, ScriptedRetriever
+from gateway.providers.scripted import (
+    ScriptedGenerator,
+    ScriptedGrader,
+    ScriptedRetriever,
+    ScriptedRewriter,
+    ScriptedVerifier,
+)
 from gateway.server import Server, listen
 from gateway.telemetry import Telemetry
 from gateway.wiring import NoGaps
@@ -71,6 +77,8 @@ def scripted_house(
             generator=ScriptedGenerator(script),
             speculator=Always(),
             gaps=NoGaps(),
+            rewriter=ScriptedRewriter(script),
+            verifier=ScriptedVerifier(script),
         ),
         limits=limits or Limits(),
         collections=AnyCollection(),

@@ -28,7 +28,7 @@ def test_request_with_everything_is_taken_over() -> None:
             "collection": "handbook",
             "filters": {"year": 2024, "kind": "pdf", "draft": False, "weight": 0.5},
             "stream": False,
-            "options": {"speculate": "never", "max_retries": 2, "verify": "off", "deadline_s": 5},
+            "options": {"speculate": "never", "max_retries": 2, "verify": "gate", "deadline_s": 5},
         }
     )
     assert request.question == "And the second?"
@@ -37,7 +37,7 @@ def test_request_with_everything_is_taken_over() -> None:
     assert request.filters == {"year": 2024, "kind": "pdf", "draft": False, "weight": 0.5}
     assert request.filters["draft"] is False
     assert request.stream is False
-    assert request.options == Options("never", 2, 5.0)
+    assert request.options == Options("never", 2, 5.0, "gate")
 
 
 def test_request_with_only_a_question_has_the_defaults() -> None:

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from gateway.settings import Settings, SettingsInvalid, read_settings
+from streaming.budget import Limits, Verify
 
 SECRET = "sk-do-not-print"
 ROOT = Path(__file__).resolve().parents[2]
@@ -178,3 +179,23 @@ def test_graders_are_named_in_their_order(environ: Environ) -> None:
 def test_graders_that_cannot_be_are_refused_at_the_start(environ: Environ, graders: str, why: str) -> None:
     environ(GATEWAY_GRADERS=graders)
     assert why in refusal()
+
+
+def test_the_budget_and_the_checking_of_an_answer_are_set(environ: Environ) -> None:
+    assert read_settings().limits() == Limits()
+    environ(
+        GATEWAY_VERIFY="gate",
+        GATEWAY_OUTPUT_TOKENS="2000",
+        GATEWAY_TOTAL_INPUT_TOKENS="9000",
+        GATEWAY_EXTERNAL_SEARCHES="0",
+    )
+    limits = read_settings().limits()
+    assert (limits.verify, limits.total_output_tokens) == (Verify.GATE, 8_000)
+    assert (limits.total_input_tokens, limits.external_searches) == (9_000, 0)
+    environ(GATEWAY_TOTAL_OUTPUT_TOKENS="500")
+    assert read_settings().limits().total_output_tokens == 500
+
+
+def test_a_buffer_too_small_for_a_sentence_is_refused(environ: Environ) -> None:
+    environ(GATEWAY_HOLD_BYTES="1000")
+    assert "GATEWAY_HOLD_BYTES" in refusal()

@@ -147,7 +147,7 @@ class Page:
 
     def opening(self) -> Text:
         self._length = len(PREAMBLE)
-        return Text(PREAMBLE)
+        return Text(PREAMBLE, is_claim=False)
 
     def has_room(self, quote: Quote) -> bool:
         """Whether the quote keeps the answer within its limit; the first one always has room."""

@@ -124,7 +124,7 @@ async def test_it_says_what_it_is_before_any_model_has_run() -> None:
     models = shared_models()
     busy = PairScorer(models.pairs.network, Slots(1))
     draft = await ExtractiveGenerator(busy).draft(Prompt("Where do ferns grow?", numbered(GARDEN)))
-    assert await anext(aiter(draft)) == (Text(PREAMBLE),)
+    assert await anext(aiter(draft)) == (Text(PREAMBLE, is_claim=False),)
     assert busy.known == 0
     await draft.aclose()
 
