@@ -4,6 +4,7 @@ Method: links between passages followed from the first hits, as in Asai et al., 
 with names of titles for hyperlinks and the fused figure for a trained path score.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,9 @@ from retrieval.names import name_of, named_in, names_in
 
 HOP_SOURCES = 8  # passages of the first search that are read for names
 HOP_CANDIDATES = 60  # passages they may bring
-HOP_WEIGHT = 0.3  # of the figure of the passage that names it, added to a candidate's own
+# Of the figure of the passage that names it, added to a candidate's own; multihop, nDCG@10 and all evidence in ten: 0 .764 and .59,
+# .2 .798 and .69, .3 .798 and .71, .4 .789 and .71, .6 .763 and .70.
+HOP_WEIGHT = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,12 @@ def wanted(texts: Sequence[str]) -> tuple[str, ...]:
     return named_in(texts)
 
 
-def followed(title: str, links: Sequence[Link]) -> float:
-    """What a candidate of this title gains from the best passage that names it; 0 where none does, or only a passage of the same name."""
+def followed(title: str, links: Sequence[Link], namesakes: int = 1) -> float:
+    """What a candidate of this title gains from the best passage that names it; 0 where none does, or only a passage of the same name.
+
+    Divided by the root of `namesakes`, how many candidates bear the name: a name that forty passages share leads to none of
+    them (nDCG@10 on squad2, 16 titles over 646 passages: hybrid .928, hops .929, undivided .902; multihop .803, undivided .798).
+    """
     name = name_of(title)
-    return HOP_WEIGHT * max((one.figure for one in links if name in one.names and one.own != name), default=0.0)
+    best = max((one.figure for one in links if name in one.names and one.own != name), default=0.0)
+    return HOP_WEIGHT * best / math.sqrt(max(1, namesakes))

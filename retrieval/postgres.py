@@ -1,6 +1,7 @@
 """The retriever over PostgreSQL and pgvector."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -85,7 +86,11 @@ def _hopped(
     known = {one.row.id for one in first}
     both = _fused([one.row for one in first] + [row for row in linked if row.id not in known], names)
     links = [link(one.row.title, one.row.text, one.figure) for one in best]
-    return [replace(one, figure=one.figure + followed(one.row.title, links)) for one in both]
+    namesakes = Counter(name_of(one.row.title) for one in both)
+    return [
+        replace(one, figure=one.figure + followed(one.row.title, links, namesakes[name_of(one.row.title)]))
+        for one in both
+    ]
 
 
 def _ranked(candidates: Sequence[_Candidate], query: Query) -> tuple[Passage, ...]:

@@ -52,7 +52,7 @@ def route(question: str, parts: int = 1, default: SearchMode = DEFAULT_MODE) -> 
 
 def marks(question: str) -> tuple[str, ...]:
     """Identifiers, error codes, version numbers, paths, flags, addresses of memory and quoted code, in order, none twice."""
-    found = (match.group().strip("`.,;:?!)") for match in _MARK.finditer(question))
+    found = (match.group().strip("`.,;:?!") for match in _MARK.finditer(question))
     return tuple(dict.fromkeys(mark for mark in found if mark))
 
 
