@@ -16,7 +16,7 @@ from streaming.answer import Ask, Parts, answer
 from streaming.budget import Limits
 from streaming.events import Event, Token
 from streaming.facts import DraftClosed
-from streaming.ports import Prompt, Speculator, Turn
+from streaming.ports import AnswerCache, Prompt, Speculator, Turn
 from streaming.speculate import Always
 from tests.support.clock import run_virtual
 from tests.support.fakes import (
@@ -97,6 +97,8 @@ class Loop:
     rewriter: Any = None
     verifier: FakeVerifier | None = None
     policy: Policy = field(default_factory=lambda: DEFAULT_POLICY)
+    cache: AnswerCache | None = None
+    filters: Mapping[str, Scalar] = field(default_factory=dict)
     question: str = QUESTION
     history: tuple[Turn, ...] = ()
     leaves_at: float | None = None
@@ -113,7 +115,7 @@ class Loop:
 
         began = anyio.current_time()
         with anyio.move_on_after(self.leaves_at) if self.leaves_at is not None else anyio.CancelScope():
-            ask = Ask("ans_1", "0" * 32, self.question, history=self.history)
+            ask = Ask("ans_1", "0" * 32, self.question, history=self.history, filters=self.filters)
             await answer(ask, self._parts(), self.limits, emit, self.facts)
         self.events = [(at - began, e) for at, e in self.events]
         self.took_s = anyio.current_time() - began
@@ -138,6 +140,7 @@ class Loop:
             rewriter=self.rewriter,
             verifier=self.verifier,
             fields=written(None, "fields"),
+            cache=self.cache,
             policy=self.policy,
         )
 
