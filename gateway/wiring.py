@@ -274,9 +274,10 @@ async def _voices(settings: Settings, local: "LocalModels | None", stack: AsyncE
 
 def _local_voices(local: "LocalModels") -> Voices:
     from gateway.providers.local.rewriter import LocalRewriter
-    from gateway.providers.local.verifier import LocalVerifier
+    from gateway.providers.local.verifier import LocalVerifier, ReaderMeasure
 
-    return Voices(local.generator, LocalRewriter(), LocalVerifier(local.support, default_calibration("sentence")))
+    verifier = LocalVerifier(ReaderMeasure(local.grader), default_calibration("sentence"))
+    return Voices(local.generator, LocalRewriter(), verifier)
 
 
 async def _claude(settings: Settings, stack: AsyncExitStack) -> Voices:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gateway.providers.claude.client import open_client
 from gateway.providers.claude.verifier import AnthropicVerifier
-from gateway.providers.local.verifier import LocalVerifier
+from gateway.providers.local.verifier import LocalVerifier, ReaderMeasure
 from gateway.providers.script import Script
 from gateway.providers.scripted import ScriptedVerifier
 from grading.calibrate import default_calibration
@@ -51,7 +51,7 @@ async def in_process(defaults: Script) -> AsyncIterator[Verifier]:
 
 @asynccontextmanager
 async def local(_: Script) -> AsyncIterator[Verifier]:
-    yield LocalVerifier(shared_models().support, default_calibration("sentence"))
+    yield LocalVerifier(ReaderMeasure(shared_models().grader), default_calibration("sentence"))
 
 
 VERIFIERS = [

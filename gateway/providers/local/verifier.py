@@ -1,8 +1,9 @@
-"""The local verifier: each sentence by the reader, the late-interaction model and its words, weighed by a calibration."""
+"""The local verifier: each sentence by the reader and by its words, weighed by a calibration."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from functools import partial
 from typing import Protocol
 
@@ -10,18 +11,44 @@ import anyio
 from anyio import to_thread
 
 from gateway.providers.local.faults import told
+from gateway.providers.local.grader import ReaderGrader
+from gateway.providers.local.supports import CLAIM_TOKENS
 from grading.calibrate import Calibration
+from grading.evidence import pack, piece
 from grading.faults import VerifierUnavailable
 from grading.ports import Claim
+from grading.signals import Margins
 from grading.support import CLAIM_SIGNALS, FEWEST_WORDS, ClaimMeasured, Source, claim_values
 from grading.words import words
 from retrieval.passage import Passage
 
 
 class Measure(Protocol):
-    """Measures sentences beside passages (gateway.providers.local.supports.SupportMeasure)."""
+    """Measures sentences beside passages, in order; of what is measured the reader's margins are used."""
 
     async def __call__(self, claims: Sequence[str], passages: tuple[Passage, ...]) -> list[ClaimMeasured]: ...
+
+
+class ReaderMeasure:
+    """One run of the reader for each sentence, as SupportMeasure makes them, and nothing else: that one reads every passage once more."""
+
+    def __init__(self, reader: ReaderGrader) -> None:
+        self._reader = reader
+
+    async def __call__(self, claims: Sequence[str], passages: tuple[Passage, ...]) -> list[ClaimMeasured]:
+        """Raises what the reader's network raises."""
+        pieces = [piece(each.title, each.text) for each in passages]
+        packed = await to_thread.run_sync(lambda: [pack(claim, pieces, CLAIM_TOKENS) for claim in claims])
+        found: dict[int, ClaimMeasured] = {}
+
+        async def read(place: int) -> None:
+            reading = await self._reader.read_text(claims[place], packed[place])
+            found[place] = ClaimMeasured(Margins(*astuple(reading)), ())
+
+        async with anyio.create_task_group() as tasks:
+            for place in range(len(claims)):
+                tasks.start_soon(read, place)
+        return [found[place] for place in range(len(claims))]
 
 
 class LocalVerifier:
@@ -38,7 +65,7 @@ class LocalVerifier:
         self.calibration = calibration
 
     async def supported(self, question: str, claims: tuple[Claim, ...]) -> tuple[bool, ...]:
-        """As the port says; a sentence without words or without passages is unsupported. 40 ms a sentence on an idle core."""
+        """As the port says; a sentence without words or without passages is unsupported. 25 to 30 ms of a core for each sentence."""
         verdicts: dict[int, bool] = {}
         open_claims: dict[tuple[str, ...], list[int]] = {}
         for place, claim in enumerate(claims):
