@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from grading.standalone import Said, standalone
@@ -44,85 +45,83 @@ _ASKING = (
     r"(?:what|which|who|whom|whose|where|when|why|how|is|are|was|were|do|does|did|can|could|should|will|would|has|have)"
 )
 _CLAUSE_BREAK = re.compile(
-    rf"\?\s+|[.;]\s+(?={_ASKING}\b)|,?\s+and\s+(?:also\s+)?(?={_ASKING}\b\s+(?!both\b|all\b))|,\s+(?:and\s+)?(?:also\s+)?(?=(?:what|which|who|where|when|why|how)\b)",
-    re.IGNORECASE,
+    rf"\?\s+|[.;]\s+(?={_ASKING}\b)|,?\s+and\s+(?:also\s+|then\s+)?(?={_ASKING}\b\s+(?!both\b|all\b))", re.IGNORECASE
 )
 _BEGINS_ASKING = re.compile(
     rf"\W*(?:(?:and|also|so|but|in|at|on|for|to|from|by|of|with|under)\s+)*{_ASKING}\b", re.IGNORECASE
 )
-_FEWEST_WORDS = 1
 
 
+@dataclass(frozen=True, slots=True)
 class _Earlier:
-    role = "user"
-
-    def __init__(self, content: str) -> None:
-        self.content = content
+    content: str
+    role: str = "user"
 
 
 def _asked(question: str) -> tuple[str, ...]:
-    """Clauses that each ask, the later ones made to stand alone from the one before; empty unless there are two."""
-    clauses = [clause.strip(" ,;") for clause in _CLAUSE_BREAK.split(question)]
-    asking = [
-        clause for clause in clauses if _BEGINS_ASKING.match(clause) and len(content_words(clause)) >= _FEWEST_WORDS
-    ]
-    if len(asking) < 2 or len(asking) < len([clause for clause in clauses if clause]):
+    """Clauses that each ask, the later ones made to stand alone from those before; empty unless there are two and all ask."""
+    clauses = [clause.strip(" ,;?") for clause in _CLAUSE_BREAK.split(question)]
+    asking = [clause for clause in clauses if clause]
+    if len(asking) < 2 or not all(_BEGINS_ASKING.match(clause) and content_words(clause) for clause in asking):
         return ()
     earlier: list[Said] = []
     parts: list[str] = []
     for clause in asking:
-        part = standalone(clause.rstrip("?"), earlier)
-        parts.append(f"{part}?")
-        earlier.append(_Earlier(part))
+        parts.append(f"{standalone(clause, earlier)}?")
+        earlier.append(_Earlier(parts[-1]))
     return tuple(parts)
 
 
-_NAME = r"(?:[\"“'‘]?[A-Z0-9][^,?]*?)"
-_OR = re.compile(
-    rf"^(?P<ask>.*?)[,:]?\s+(?P<one>(?:the |a |an )?{_NAME}),?\s+or\s+(?P<two>(?:the |a |an )?{_NAME})\s*\??$"
-)
+_RUN = r"(?:(?:the|an?) )?[\"“‘]?[A-Z0-9][^\s,?]*(?: (?:(?:of|the|de|von|in|on|for|a|to|-|&) )*[A-Z0-9(\"“‘][^\s,?]*)*"
+_OR = re.compile(rf"^(?P<ask>.*?)[,:]?\s+(?P<one>{_RUN}),?\s+or\s+(?P<two>{_RUN})\s*\??$")
 _BOTH = re.compile(
-    rf"^(?P<ask>(?:are|were|is|was|do|does|did|have|has)(?:\s+the)?)\s+(?P<one>{_NAME})\s+and\s+(?P<two>{_NAME})(?P<rest>(?:\s*,)?\s+(?:both|each|all|the same|from|located|of|in|a|an|based|born)?\b.*?)\??$",
-    re.IGNORECASE,
+    rf"^(?P<ask>(?i:are|were|is|was|do|does|did|have|has))(?: both)? (?P<one>{_RUN})(?:,)? and (?P<two>{_RUN})"
+    r"(?P<rest> [a-z].*?|, .*?)?\s*\??$"
 )
 _BETWEEN = re.compile(
-    r"^(?P<ask>.*?\b(?:differences?|comparison|compare|relation(?:ship)?|distinction|compared?)\b.*?)\b(?:between\s+)?(?P<one>\S[^?]*?)\s+(?:and|with|to|versus|vs\.?)\s+(?P<two>[^?]+?)\s*\??$",
+    r"\b(?:(?:differences?|comparison|distinction|relation(?:ship)?)\b[^?]*?\bbetween|compare|comparing)\s+"
+    r"(?P<one>[^?,]+?)\s+(?:and|with|to|versus|vs\.?)\s+(?P<two>[^?,]+)",
     re.IGNORECASE,
 )
 
 
 def _sides(question: str) -> tuple[str, ...]:
     """A comparison asked for each side; empty when it is none."""
-    for pattern in (_OR, _BOTH, _BETWEEN):
+    for pattern in (_OR, _BOTH):
         if (found := pattern.match(question)) is not None:
-            rest = found.groupdict().get("rest") or ""
-            ask = found["ask"].strip(" ,")
-            return tuple(
-                " ".join(f"{ask} {found[side].strip(' ,')} {rest.strip()}".split()).rstrip("?") + "?"
-                for side in ("one", "two")
-            )
+            ask, rest = found["ask"].strip(" ,"), (found.groupdict().get("rest") or "").strip(" ,")
+            return tuple(f"{' '.join((ask, found[side].strip(), rest)).strip()}?" for side in ("one", "two"))
+    if (between := _BETWEEN.search(question)) is not None:
+        return tuple(f"What is {between[side].strip()}?" for side in ("one", "two"))
     return ()
 
 
-_DESCRIBED = re.compile(
-    r"\b(?:the|a|an|that)\s+(?P<noun>(?:[\w'’-]+\s+){1,4}?)(?P<link>(?:that|which|who|whom|whose|where|in which|for which|with which|of|for|by|behind|in|to)\s+)(?P<rest>[^?,]+)",
-    re.IGNORECASE,
-)
-_FEWEST_INNER = 2
+_CLAUSE = re.compile(r"(?:the|an?)\s+(?:[\w'’-]+\s+){1,4}?(?:that|which|who|whom|whose|where)\s+[^?,]+", re.IGNORECASE)
+_GENITIVE = re.compile(r"(?:the|an?)\s+(?:[\w'’-]+\s+){1,4}?(?:of|for|by|behind)\s+[^?,]+", re.IGNORECASE)
+_INSIDE = re.compile(r"\b(?:of|by|for|from|in|with|as)\s+$", re.IGNORECASE)  # another noun is described by this one
+_FEWEST_INNER = 2  # content words: "the end of March" describes nothing to look up
 
 
 def _hops(question: str) -> tuple[str, ...]:
     """The innermost described noun, then the whole question; empty when no noun is described by something with a name."""
-    inner = [found for found in _described(question) if _has_name(found) and len(content_words(found)) >= _FEWEST_INNER]
-    inner = [found for found in inner if len(content_words(found)) <= len(content_words(question)) - 1]
-    return (*sorted(inner, key=len)[:1], question) if inner else ()
+    whole = len(content_words(question))
+    inner = [
+        found
+        for found in _described(question)
+        if _has_name(found) and _FEWEST_INNER <= len(content_words(found)) < whole
+    ]
+    return (min(inner, key=len), question) if inner else ()
 
 
 def _described(question: str) -> Iterable[str]:
-    for start in (found.start() for found in re.finditer(r"\b(?:the|a|an|that)\s", question, re.IGNORECASE)):
-        if (found := _DESCRIBED.match(question, start)) is not None:
+    """Nouns with a clause about them, and nouns of something that themselves describe another: "the spouse of [the actor of Ethan]"."""
+    for start in (found.start() for found in re.finditer(r"\b(?:the|an?)\s", question, re.IGNORECASE)):
+        found = _CLAUSE.match(question, start)
+        if found is None and _INSIDE.search(question[:start]):
+            found = _GENITIVE.match(question, start)
+        if found is not None:
             yield found.group().strip()
 
 
 def _has_name(text: str) -> bool:
-    return re.search(r"[A-Z]\w|\d", text) is not None
+    return re.search(r"\b[A-Z]\w", text[1:]) is not None
