@@ -13,19 +13,24 @@ FROM_CACHE = "from the cache of verified answers"
 
 
 async def find(cache: AnswerCache | None, ask: "Ask", question: str) -> Kept | None:
-    """The kept answer to `question`; None where nothing is kept. A filtered question is never answered from the cache."""
-    if cache is None or ask.filters:
+    """The kept answer to `question`; None where nothing is kept, and for a question that filters or a history narrow."""
+    if cache is None or is_narrowed(ask):
         return None
     return await cache.find(question, ask.collection, ask.tenant)
 
 
 async def keep(cache: AnswerCache | None, ask: "Ask", question: str, race: Race) -> None:
     """Keeps what `race` released, which every passage it rests on supports."""
-    if cache is None or ask.filters:
+    if cache is None or is_narrowed(ask):
         return
     text = "".join(p.text for p in race.released if isinstance(p, Text))
     citations = tuple(p for p in race.released if isinstance(p, Cited))
     await cache.keep(question, ask.collection, ask.tenant, Kept(text, citations, race.sources))
+
+
+def is_narrowed(ask: "Ask") -> bool:
+    """Whether the words of the question are not all that it depends on."""
+    return bool(ask.filters or ask.history)
 
 
 def events_of(kept: Kept) -> tuple[Event, ...]:
