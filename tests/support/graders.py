@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gateway.providers.claude.client import open_client
 from gateway.providers.claude.grader import AnthropicGrader
+from gateway.providers.claude.passages_grader import ModelPassagesGrader
 from gateway.providers.script import Script
 from gateway.providers.scripted import ScriptedGrader
 from gateway.providers.scripted import passage as scripted_passage
@@ -39,6 +40,16 @@ async def over_the_messages_api(defaults: Script) -> AsyncIterator[Grader]:
 
 
 @asynccontextmanager
+async def passage_by_passage(defaults: Script) -> AsyncIterator[Grader]:
+    async with messages_api(defaults) as api:
+        client = open_client("a-key", api.base_url, connect_s=5, read_s=5)
+        try:
+            yield ModelPassagesGrader(client, "claude-scripted")
+        finally:
+            await client.close()
+
+
+@asynccontextmanager
 async def in_process(defaults: Script) -> AsyncIterator[Grader]:
     yield ScriptedGrader(defaults)
 
@@ -51,6 +62,7 @@ async def reader(_: Script) -> AsyncIterator[Grader]:
 GRADERS = [
     GraderCase("scripted", in_process),
     GraderCase("anthropic", over_the_messages_api, backends=("asyncio",)),
+    GraderCase("model-passages", passage_by_passage, backends=("asyncio",)),
     GraderCase("reader", reader, is_scripted=False),
 ]
 

@@ -194,7 +194,8 @@ def answered(request: Request, script: Script, attempt: int) -> dict[str, Any]:
     grade = script.grade(attempt, len(request.passages))
     match request.wanted:
         case "parts":
-            parts = ["the question", *([grade.missing] if grade.missing else [])]
+            known = ["the question"] if grade.relevant else []
+            parts = [*known, *([grade.missing] if grade.missing else [])]
             states = [
                 {"passage": n, "states": [1] if n in grade.relevant else []}
                 for n in range(1, len(request.passages) + 1)
