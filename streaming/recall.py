@@ -14,23 +14,23 @@ FROM_CACHE = "from the cache of verified answers"
 
 async def find(cache: AnswerCache | None, ask: "Ask", question: str) -> Kept | None:
     """The kept answer to `question`; None where nothing is kept, and for a question that filters or a history narrow."""
-    if cache is None or is_narrowed(ask):
+    if cache is None or is_narrowed(ask, question):
         return None
     return await cache.find(question, ask.collection, ask.tenant)
 
 
 async def keep(cache: AnswerCache | None, ask: "Ask", question: str, race: Race) -> None:
     """Keeps what `race` released, which every passage it rests on supports."""
-    if cache is None or is_narrowed(ask):
+    if cache is None or is_narrowed(ask, question):
         return
     text = "".join(p.text for p in race.released if isinstance(p, Text))
     citations = tuple(p for p in race.released if isinstance(p, Cited))
     await cache.keep(question, ask.collection, ask.tenant, Kept(text, citations, race.sources))
 
 
-def is_narrowed(ask: "Ask") -> bool:
-    """Whether the words of the question are not all that it depends on."""
-    return bool(ask.filters or ask.history)
+def is_narrowed(ask: "Ask", question: str) -> bool:
+    """Whether the words of `question` are not all that it depends on: filters, or a history that was not worked into it."""
+    return bool(ask.filters or (ask.history and question == ask.question))
 
 
 def events_of(kept: Kept) -> tuple[Event, ...]:

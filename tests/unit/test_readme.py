@@ -80,6 +80,9 @@ async def test_the_readme_example_answers_as_it_shows(database_url: str, tmp_pat
                 await anyio.sleep(0.02)
     came: Iterator[tuple[str, Any]] = iter([(event.event, json.loads(event.data)) for event in told.events])
     for name, data in shown_events():
+        if name == "token":  # how the text is cut into tokens is not promised
+            assert data["text"] in told.text
+            continue
         assert any(name == real_name and is_shortening(data, real) for real_name, real in came), (
             name,
             data,
