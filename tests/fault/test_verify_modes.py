@@ -124,7 +124,7 @@ def test_gate_lets_each_sentence_wait_for_its_own_check_alone(backend: str) -> N
     """A sentence every 3 s, 1 s a check: each leaves 1 s after it is complete."""
     batches = ((2.0, (Text(ROSES),)), (3.0, (Text(FERNS),)), (3.0, (Text(LIE),)))
     loop = play(backend, checked(Verify.GATE, drafts(*batches, STOP), FakeVerifier(delay_s=1.0)))
-    sent = {at: "" for at in loop.times(Token)}
+    sent = dict.fromkeys(loop.times(Token), "")
     for at, event in loop.events:
         if isinstance(event, Token):
             sent[at] += event.text
