@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from retrieval.names import name_of, named_in, names_in
 
 HOP_SOURCES = 8  # passages of the first search that are read for names
-HOP_CANDIDATES = 60  # passages they may bring
+HOP_CANDIDATES = 200  # passages they may bring; eight passages of an encyclopaedia name about thirty others
 # Of the figure of the passage that names it, added to a candidate's own; multihop, nDCG@10 and all evidence in ten: 0 .764 and .59,
 # .2 .798 and .69, .3 .798 and .71, .4 .789 and .71, .6 .763 and .70.
 HOP_WEIGHT = 0.3

@@ -36,7 +36,7 @@ def test_a_title_in_a_text_is_found_by_its_name(title: str) -> None:
 
 
 def test_names_are_bounded_and_come_once() -> None:
-    names = names_in(" ".join(f"Word{n}" for n in range(1000)))
+    names = names_in(" ".join(f"Word{n}" for n in range(3000)))
     assert len(names) == MOST_NAMES == len(set(names))
     assert max(len(name.split()) for name in names) == LONGEST_NAME
     assert named_in(["Vasa", "Vasa"]) == ("vasa",)
