@@ -12,7 +12,7 @@ class Passage:
 
     `start` and `end` are character offsets into the document's text. `score` is the figure the set is ordered by
     (higher is better; its unit is that of the last stage that ranked it); `scores` keeps every stage's own figure
-    by name: `cosine` (0..1), `lexical` (ts_rank_cd), `fused`, `rerank` (logit).
+    by name: `cosine` (0..1), `lexical` (BM25, near 1 when every term occurs), `fused`, `rerank` (logit).
     """
 
     id: str
