@@ -52,7 +52,7 @@ class House:
                 return parts
 
     def limits_for(self, options: Options) -> Limits:
-        """The budget as one request narrows it: never more retries or time than the server allows."""
+        """The budget as one request wants it: its own number of retries (at most two), never more time than the server allows."""
         retries, deadline_s, verify = options.max_retries, options.deadline_s, options.verify
         return replace(
             self.limits,

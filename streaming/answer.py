@@ -232,7 +232,7 @@ class _Answer:
         match outcome:
             case Answered(_, stop) if stop.reason is not StopReason.REFUSAL:
                 self._end_attempt("released")
-                await self._verify()
+                await self._verify(is_whole=stop.reason is StopReason.END)
                 path, finish, reason = Path.CLEAN if self._attempt == 1 else Path.RECOVERED, stop.reason.value, None
             case Recalled():
                 path, finish, reason = Path.CLEAN, StopReason.END.value, None
@@ -247,8 +247,8 @@ class _Answer:
         await self._emit((Done(path, finish, self._attempt, self._ledger.usage(), self._timings()),))
         return path, reason
 
-    async def _verify(self) -> None:
-        """Says which sentences of the released answer its passages support; keeps an answer that all of them do."""
+    async def _verify(self, *, is_whole: bool) -> None:
+        """Says which sentences of the released answer its passages support; keeps a whole answer that all of them do."""
         race, verifier = self._race, self._parts.verifier
         if race is None or verifier is None or self._limits.verify is Verify.OFF:
             return
@@ -259,7 +259,7 @@ class _Answer:
         else:
             verification = Verification(True, race.claims)
         await self._emit((verification,))
-        if verification.grounded:
+        if verification.grounded and is_whole:
             await recall.keep(self._parts.cache, self._ask, self._question, race)
 
     async def _refuse(self, refused: Refused) -> tuple[Path, str, str]:
