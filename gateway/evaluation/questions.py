@@ -11,17 +11,23 @@ from grading.standalone import standalone
 from retrieval.passage import Scalar
 
 CORPUS_FILE, QUESTIONS_FILE = "corpus.jsonl", "questions.jsonl"
-_TITLE_PREFIX = 40  # characters; a title that its own text begins with says nothing, and would be embedded twice
+_TITLE_PREFIX = 40  # characters; a title may be the cut first line of its text
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A passage of the corpus; `title` is empty where the text begins with it."""
+    """A passage of the corpus."""
 
     id: str
     title: str
     text: str
     metadata: Mapping[str, Scalar]
+
+    @property
+    def embedded(self) -> str:
+        """What its vector is made of: title and text, or the text alone where that begins with its title."""
+        repeated = self.text.lower().startswith(self.title.lower()[:_TITLE_PREFIX])
+        return self.text if repeated else f"{self.title}\n{self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +86,8 @@ def _read(parse: Any, place: str, row: dict[str, Any]) -> Any:
 
 
 def _entry(row: dict[str, Any]) -> Entry:
-    title, text = str(row.get("title") or "").strip(), str(row["text"]).strip()
-    repeated = text.lower().startswith(title.lower()[:_TITLE_PREFIX])
     metadata = {str(key): value for key, value in dict(row.get("metadata") or {}).items() if isinstance(value, Scalar)}
-    return Entry(str(row["id"]), "" if repeated else title, text, metadata)
+    return Entry(str(row["id"]), str(row.get("title") or "").strip(), str(row["text"]).strip(), metadata)
 
 
 def _asked(row: dict[str, Any]) -> Asked:

@@ -38,13 +38,8 @@ async def shelve(
 
 
 async def _put(shelf: Collection, entry: Entry, digest: str, store: PassageStore, embedder: Embedder) -> None:
-    vectors = await embedder.embed_passages([embedded_text(entry)])
+    vectors = await embedder.embed_passages([entry.embedded])
     content = Content(
         entry.title, [Chunk(0, len(entry.text), entry.text)], vectors, {**entry.metadata, "source": entry.id}
     )
     await store.replace(shelf, f"{shelf.name}:{entry.id}", Source(ROOT, entry.id, digest), content)
-
-
-def embedded_text(entry: Entry) -> str:
-    """What the vector is made of, as in an ingest: title and text."""
-    return f"{entry.title}\n{entry.text}" if entry.title else entry.text

@@ -134,8 +134,10 @@ async def test_json_has_the_routed_figures_on_top_and_all_below(pool: Pool, fold
     assert ROUTED in shown([report], as_object=False)
 
 
-def test_a_title_that_the_text_begins_with_is_left_out(folder: Path) -> None:
-    assert [each.title for each in read_set(folder).corpus] == ["Tea", "Coffee", ""]
+def test_a_title_that_the_text_begins_with_is_not_embedded_twice(folder: Path) -> None:
+    embedded = [each.embedded for each in read_set(folder).corpus]
+    assert embedded[0] == "Tea\nGreen tea is steeped at eighty degrees."
+    assert embedded[2] == "Bread is baked for forty minutes."
 
 
 def test_evidence_outside_the_corpus_is_named(tmp_path: Path) -> None:
