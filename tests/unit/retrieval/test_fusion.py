@@ -44,5 +44,10 @@ def test_better_in_both_legs_is_never_ranked_lower(candidates: list[Legs]) -> No
                 assert its >= others - 1e-9
 
 
+def test_a_title_that_the_question_names_decides_between_equals_and_not_against_the_nearest() -> None:
+    candidates = {"near": Legs(0.9, 0.3), "named": Legs(0.6, 0.3, named=True), "far": Legs(0.6, 0.3)}
+    assert ranking(candidates) == ["near", "named", "far"]
+
+
 def test_no_candidates_give_no_figures() -> None:
     assert fuse([]) == []
