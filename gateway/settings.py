@@ -159,7 +159,10 @@ class Settings(BaseSettings):
 
     @property
     def chosen_graders(self) -> tuple[GraderName, ...]:
-        """Who grades, in order: as set, or `calibrated` and then a model where one can be asked; `model` alone with scripts."""
+        """Who grades, in order: as set; else the reader alone without a key, with one `calibrated` and then the model; with scripts these.
+
+        Without a collection's own labels the calibrated grader ranks sets no better than the reader alone (docs/judging.md).
+        """
         if self.graders:
             return self.graders
         match self.chosen_provider:
