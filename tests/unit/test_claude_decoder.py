@@ -65,7 +65,7 @@ def scripted_stream(wire: Wire) -> bytes:
         {"citations": {"enabled": True}, "content": [{"text": f"text {n}"}], "source": "s", "title": "t"}
         for n in (1, 2)
     )
-    request = Request("generator", "m", "q", (), results, 1024, True, 10)
+    request = Request("generator", "", "m", "q", (), (), results, 1024, is_streamed=True, input_tokens=10)
     return b"".join(part.data for part in Answer(request, Script(tokens=25), wire, 1, 1).parts())
 
 
@@ -127,8 +127,20 @@ def test_input_tokens_include_what_was_cached() -> None:
     ],
 )
 def test_an_error_event_is_the_fault_of_its_type(kind: str | None, fault: type[Exception]) -> None:
+    decoder = Decoder((), "m")
+    decoder.feed(sse(START, {"type": "error", "error": {"type": kind, "message": "secret"}}))
+    assert decoder.is_ended
     with pytest.raises(fault):
-        Decoder((), "m").feed(sse(START, {"type": "error", "error": {"type": kind, "message": "secret"}}))
+        decoder.end()
+
+
+def test_what_one_read_brought_before_an_error_event_is_not_lost_and_nothing_after_it_counts() -> None:
+    error = {"type": "error", "error": {"type": "overloaded_error", "message": "secret"}}
+    decoder = Decoder((), "m")
+    said = decoder.feed(sse(START, opened(), text("before"), error, text("after"), closed(), STOP))
+    assert [piece.text for piece in said if isinstance(piece, Text)] == ["before"]
+    with pytest.raises(GeneratorOverloaded):
+        decoder.end()
 
 
 def test_an_end_without_a_stop_reason_is_no_answer() -> None:

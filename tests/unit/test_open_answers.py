@@ -67,7 +67,7 @@ def test_answers_that_outlast_the_grace_are_halted_and_waited_for(run: Run) -> N
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(answer_for, answers, 1.0, halted_at)
             tasks.start_soon(answer_for, answers, 600.0, halted_at, 2.0)
-            await anyio.lowlevel.checkpoint()
+            await anyio.wait_all_tasks_blocked()
             assert await drained_s(answers) == GRACE_S + 2.0
             assert answers.count == 0
         assert [round(at) for at in halted_at] == [GRACE_S]
@@ -80,7 +80,7 @@ def test_answer_that_does_not_close_is_not_waited_for_for_ever(run: Run) -> None
         answers = OpenAnswers()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(answer_for, answers, 600.0, [], 600.0)
-            await anyio.lowlevel.checkpoint()
+            await anyio.wait_all_tasks_blocked()
             assert await drained_s(answers) == GRACE_S + LAST_S
             assert answers.count == 1
             tasks.cancel_scope.cancel()
