@@ -11,6 +11,7 @@ from gateway.evaluation.questions import Asked, QuestionSet
 from gateway.evaluation.ranking import MEASURES, Measured, mean_intervals, percentile, ranked_figures
 from gateway.evaluation.shelf import TENANT, collection_of
 from grading.decompose import decompose
+from retrieval.fusion import blended
 from retrieval.passage import Passage
 from retrieval.ports import Query, Reranker, Retriever, SearchMode
 from retrieval.router import route
@@ -32,7 +33,7 @@ class Strategy:
 
 
 def strategies(retriever: Retriever, reranker: Reranker | None, rerank_top: int = 0) -> tuple[Strategy, ...]:
-    """Every mode always, the router's choice, the router's with the best reranked, and the router's on the published rewrites."""
+    """Every mode always; the router's choice, also with the best reranked and blended, and also on other words of the question."""
 
     def always(mode: SearchMode) -> Search:
         async def search(query: Query) -> tuple[Passage, ...]:
@@ -47,7 +48,8 @@ def strategies(retriever: Retriever, reranker: Reranker | None, rerank_top: int 
     async def reranked(query: Query) -> tuple[Passage, ...]:
         found = await routed(query)
         assert reranker is not None
-        return (*await reranker.rerank(query.text, found[:rerank_top], rerank_top), *found[rerank_top:])
+        best = await reranker.rerank(query.text, found[:rerank_top], rerank_top)
+        return blended(best, found[rerank_top:])
 
     return (
         *(Strategy(mode.value, always(mode)) for mode in SearchMode),

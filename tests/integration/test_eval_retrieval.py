@@ -54,10 +54,10 @@ class CountingEmbedder(HashingEmbedder):
 
 
 class Reversing:
-    """A reranker that turns the order round (retrieval.ports.Reranker)."""
+    """A reranker that is sure the last is best (retrieval.ports.Reranker)."""
 
     async def rerank(self, question: str, passages: tuple[Passage, ...], k: int) -> tuple[Passage, ...]:
-        return tuple(reversed(passages))[:k]
+        return tuple(one.scored("rerank", 100.0 * place) for place, one in enumerate(passages))[::-1][:k]
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.fusion import Legs, fuse
+from retrieval.fusion import Legs, blended, fuse
+from retrieval.passage import Passage
 
 FIGURES = st.floats(0, 1, allow_nan=False)
 CANDIDATES = st.lists(st.builds(Legs, cosine=FIGURES, lexical=FIGURES), max_size=20)
@@ -51,3 +52,14 @@ def test_a_title_that_the_question_names_decides_between_equals_and_not_against_
 
 def test_no_candidates_give_no_figures() -> None:
     assert fuse([]) == []
+
+
+def test_a_cross_encoder_moves_what_is_close_and_not_what_is_far() -> None:
+    def read(name: str, fused: float, logit: float) -> Passage:
+        return Passage(name, name, "", "", scores={"fused": fused, "rerank": logit})
+
+    best = [read("a", 0.9, -2.0), read("b", 0.8, 4.0), read("c", 0.1, 6.0)]
+    found = blended(best, [Passage("rest", "rest", "", "")])
+    assert [one.id for one in found] == ["b", "a", "c", "rest"]
+    assert found[0].scores["fused"] == 0.8
+    assert found[0].score == found[0].scores["blended"]
