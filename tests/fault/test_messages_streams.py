@@ -5,10 +5,12 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 
 from gateway.providers.claude.client import open_client
 from gateway.providers.claude.generator import AnthropicGenerator
 from gateway.providers.script import Script
+from retrieval.faults import GatewayFault
 from streaming.drafting import count
 from streaming.faults import AnswerIncomplete, GeneratorOverloaded, GeneratorUnavailable
 from streaming.ledger import Entry
@@ -162,6 +164,71 @@ async def test_an_unknown_host_is_unavailable() -> None:
     with pytest.raises(GeneratorUnavailable):
         await AnthropicGenerator(client, "claude-scripted").draft(prompt("q"))
     await client.close()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+START = b'data: {"type": "message_start", "message": {"usage": {"input_tokens": 3, "output_tokens": 1}}}\n\n'
+BEGUN = HEAD + b"%x\r\n%b\r\n" % (len(START), START)
+SAID: dict[str, tuple[bytes, type[GatewayFault]]] = {
+    "nothing": (b"", GeneratorUnavailable),
+    "no HTTP": (b"hello there\r\n\r\n", GeneratorUnavailable),
+    "half a head": (HEAD[:30], GeneratorUnavailable),
+    "a head that does not end": (HEAD[:20] + b"x" * 200_000, GeneratorUnavailable),
+    "a body of no known length": (HEAD.replace(b"transfer-encoding", b"x-te") + START, AnswerIncomplete),
+    "a body that is too short": (
+        HEAD.replace(b"transfer-encoding: chunked", b"content-length: 500") + START,
+        AnswerIncomplete,
+    ),
+    "half a chunk": (BEGUN + b"20\r\nda", AnswerIncomplete),
+    "a compressed body that is none": (
+        HEAD[:-2] + b"content-encoding: gzip\r\n\r\n5\r\nplain\r\n",
+        GeneratorUnavailable,
+    ),
+    "a redirection to itself": (
+        b"HTTP/1.1 307 x\r\nlocation: /v1/messages\r\ncontent-length: 0\r\n\r\n",
+        GeneratorUnavailable,
+    ),
+}
+
+
+@pytest.mark.parametrize("said", SAID)
+async def test_a_peer_that_speaks_no_proper_http_is_a_fault_of_ours(said: str) -> None:
+    answer, fault = SAID[said]
+    assert type(await fault_from_peer(answer)) is fault
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.1])
+async def test_a_chunk_that_is_not_framed_as_one_keeps_nobody_waiting(pause_s: float) -> None:
+    fault = await fault_from_peer(BEGUN, b"no size\r\nno chunk\r\n", pause_s=pause_s, stays=True)
+    assert isinstance(fault, GeneratorUnavailable)
+
+
+async def fault_from_peer(*answer: bytes, pause_s: float = 0.0, stays: bool = False) -> GatewayFault | None:
+    """What a draft fails with whose peer answers any request with these bytes, then closes, or stays and says no more."""
+    fault: GatewayFault | None = None
+
+    async def serve(stream: SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            for part in answer:
+                await stream.send(part)
+                await anyio.sleep(pause_s)
+            if stays:
+                await anyio.sleep_forever()
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        port = listener.extra(SocketAttribute.local_port)
+        client = open_client("a-key", f"http://127.0.0.1:{port}", connect_s=1, read_s=0.3)
+        try:
+            with anyio.fail_after(5):
+                await read_into([], AnthropicGenerator(client, "claude-scripted"), prompt("q"))
+        except GatewayFault as raised:
+            fault = raised
+        finally:
+            await client.close()
+        tasks.cancel_scope.cancel()
+    return fault
 
 
 def cited(pieces: list[Piece]) -> list[tuple[int, int, int, str | None]]:

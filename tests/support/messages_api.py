@@ -58,7 +58,8 @@ class MessagesApi:
 
     def answer(self, connection: int, path: str, headers: dict[str, str], body: bytes) -> tuple[Reply, Exchange | None]:
         """What is answered to a request, and its entry in the log where it is one that a script plays."""
-        if not (headers.get("x-api-key") or headers.get("authorization")):  # SDK 2.14 sends the second
+        bearer = headers.get("authorization", "").removeprefix("Bearer").strip()  # what SDK 2.14 sends
+        if not (headers.get("x-api-key") or bearer):
             return error_reply(401, "authentication_error", "x-api-key header is required"), None
         if path != "/v1/messages":
             return error_reply(404, "not_found_error", "Not found"), None

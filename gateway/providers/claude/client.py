@@ -1,12 +1,36 @@
-"""The one client of the model's service. What another file needs of the SDK, it imports for its type alone."""
+"""The one client of the model's service. What another file needs of the SDK, it imports for its type alone.
 
+The SDK brings the address, the key, the time-outs and the errors. Connections are aiohttp's, which the SDK offers for speed: a request
+goes out in one write, and a token costs 80 microseconds of processor instead of 135.
+"""
+
+import json
+from collections.abc import Mapping
 from math import inf
+from typing import Any
 
 import httpx2
-from anthropic import APIConnectionError, APIError, APIStatusError, APITimeoutError, AsyncAnthropic, Timeout
+from anthropic import (
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    APITimeoutError,
+    AsyncAnthropic,
+    DefaultAioHttpClient,
+    Timeout,
+)
 
 from gateway.providers.claude.faults import fault_of_status, unavailable
 from streaming.faults import AnswerIncomplete, GeneratorFault
+
+HEADERS = {"content-type": "application/json"}
+STREAM_HEADERS = {
+    **HEADERS,
+    "accept-encoding": "identity",  # a compressor may sit on a token
+    "x-stainless-raw-response": "stream",  # what tells the SDK to leave the body unread
+}
+LIMITS = httpx2.Limits(max_connections=1000, max_keepalive_connections=100, keepalive_expiry=60.0)
+"""The SDK's own, but for the expiry: after its 5 s nearly every question of a quiet hour would pay for a TCP and a TLS handshake."""
 
 
 def open_client(
@@ -18,17 +42,28 @@ def open_client(
     With `max_retries` above 0 the SDK sleeps and asks again unseen, `retry-after` included. Its own spans and headers
     of tracing are off, whatever the environment says: ours would be doubled. `base_url` None means Anthropic's.
     """
-    client = AsyncAnthropic(
+    return AsyncAnthropic(
         api_key=api_key,
         base_url=base_url,
         timeout=Timeout(connect=connect_s, pool=connect_s, read=read_s, write=read_s),
         max_retries=max_retries,
         open_telemetry={"traces": {"enabled": False}, "propagation": False},
+        http_client=DefaultAioHttpClient(limits=LIMITS),
     )
-    _ = (
-        client.messages.with_streaming_response
-    )  # the SDK loads this part on first use, about 50 ms: not in a first answer
-    return client
+
+
+async def post_message(client: AsyncAnthropic, body: Mapping[str, Any], *, stream: bool) -> httpx2.Response:
+    """Posts a Messages request; its response, of a status of success. With `stream` its body is unread, and the caller's to close.
+
+    Raises CLIENT_ERRORS. On cancellation the connection is closed. The SDK's `messages.create` would walk and copy the body first, and
+    make objects of the answer: 0.2 ms more before the request leaves.
+    """
+    return await client.post(
+        "/v1/messages",
+        cast_to=httpx2.Response,
+        content=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(),
+        options={"headers": STREAM_HEADERS if stream else HEADERS},
+    )
 
 
 def read_limit_s(client: AsyncAnthropic) -> float:
@@ -37,11 +72,11 @@ def read_limit_s(client: AsyncAnthropic) -> float:
     return inf if limit is None else limit
 
 
-CLIENT_ERRORS = (APIError, httpx2.TransportError)
+CLIENT_ERRORS = (APIError, httpx2.RequestError)
 """What the SDK raises when a request fails, and what its HTTP client raises while a body is read."""
 
 
-def our_fault(error: APIError | httpx2.TransportError, model: str) -> GeneratorFault:
+def our_fault(error: APIError | httpx2.RequestError, model: str) -> GeneratorFault:
     """What went wrong with a request for `model`, in our words; to be raised `from` the SDK's own error."""
     match error:
         case APIStatusError():

@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.providers.claude.faults import fault_inside, unavailable
 from gateway.providers.claude.frames import Frames
-from streaming.faults import AnswerIncomplete
+from streaming.faults import AnswerIncomplete, GeneratorFault
 from streaming.ports import Cited, Piece, Stopped, StopReason, Text, Usage
 
 STOPS: Mapping[str, StopReason] = {
@@ -42,6 +42,7 @@ class Decoder:
         self._usage: Usage | None = None
         self._final: Usage | None = None
         self._stop: StopReason | None = None
+        self._fault: GeneratorFault | None = None
         self.is_ended = False
         self.heard = 0  # events other than pings: what shows that the model is at work
 
@@ -54,7 +55,7 @@ class Decoder:
         """The pieces that one read completes, neighbouring texts joined; `Stopped` is not among them: see `end`.
 
         A citation comes when its block ends, after the text it covers. Thinking, pings and events of unknown kinds bring nothing.
-        Raises the GeneratorFault that an error event names, GeneratorUnavailable for bytes that are not such a stream.
+        An error event ends the draft, after what came before it. Raises GeneratorUnavailable for bytes that are not such a stream.
         """
         try:
             events = self._frames.feed(data)
@@ -66,13 +67,18 @@ class Decoder:
                 self._read(event, pieces)
             except (KeyError, TypeError, AttributeError) as error:
                 raise unavailable("sent an event that is not of its form") from error
+            if self._fault is not None:
+                break
         return tuple(pieces)
 
     def end(self) -> tuple[Piece, ...]:
         """The last pieces, at `message_stop` or when the body has ended: open citations, and `Stopped`.
 
-        A stop reason without a `message_stop` is enough. Raises AnswerIncomplete where there was no stop reason.
+        A stop reason without a `message_stop` is enough. Raises the GeneratorFault that an error event named, or AnswerIncomplete
+        where there was no stop reason.
         """
+        if self._fault is not None:
+            raise self._fault
         if self._stop is None:
             raise AnswerIncomplete(f"the model's stream ended without a stop reason after {self._length} characters")
         pieces: list[Piece] = []
@@ -100,7 +106,7 @@ class Decoder:
             case "message_stop":
                 self.is_ended = True
             case "error":
-                raise fault_inside(event["error"].get("type"), self._model)
+                self._fault, self.is_ended = fault_inside(event["error"].get("type"), self._model), True
             case _:
                 pass
 

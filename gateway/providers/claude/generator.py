@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from gateway.providers.claude.client import CLIENT_ERRORS, our_fault, read_limit_s
+from gateway.providers.claude.client import CLIENT_ERRORS, our_fault, post_message, read_limit_s
 from gateway.providers.claude.decoder import Decoder
 from gateway.providers.claude.faults import unavailable
 from gateway.providers.claude.request import citable, messages
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # How long the end of the body is waited for after `message_stop`, before the stop is handed on: the last chunk comes with the event or
 # right after it, and only a body read to its end gives its connection back (a new one costs a TCP and a TLS handshake).
 BODY_END_LIMIT_S = 0.05
-UNCOMPRESSED = {"accept-encoding": "identity"}  # a compressor may sit on a token
+SILENCE_GRACE_S = 0.5  # the client's own limit comes first; but after broken chunk framing aiohttp 3.14 forgets it
 
 
 class AnthropicGenerator:
@@ -35,20 +35,19 @@ class AnthropicGenerator:
 
     async def draft(self, prompt: Prompt) -> "AnthropicDraft":
         """As the port promises: returns when the service has answered with a status of success, before the first token."""
-        opening = self._client.messages.with_streaming_response.create(
-            model=self.name,
-            max_tokens=prompt.max_tokens,
-            system=GENERATOR_SYSTEM,
-            messages=messages(prompt),
-            stream=True,
-            extra_headers=UNCOMPRESSED,
-        )
+        body = {
+            "model": self.name,
+            "max_tokens": prompt.max_tokens,
+            "system": GENERATOR_SYSTEM,
+            "messages": messages(prompt),
+            "stream": True,
+        }
         try:
-            response = await opening.__aenter__()
+            response = await post_message(self._client, body, stream=True)
         except CLIENT_ERRORS as error:
             raise our_fault(error, self.name) from error
         decoder = Decoder(tuple(n for n, _ in citable(prompt)), self.name)
-        return AnthropicDraft(response.http_response, decoder, self.name, read_limit_s(self._client))
+        return AnthropicDraft(response, decoder, self.name, read_limit_s(self._client))
 
 
 class AnthropicDraft:
@@ -95,7 +94,10 @@ class AnthropicDraft:
     async def _read(self) -> bytes | None:
         """The next chunk of the body; None at its end, which may be a broken one once the stop reason is known."""
         try:
-            return await anext(self._chunks, None)
+            with anyio.fail_after(self._silence_s + SILENCE_GRACE_S):
+                return await anext(self._chunks, None)
+        except TimeoutError as error:
+            raise unavailable("was silent for too long") from error
         except CLIENT_ERRORS as error:
             if self._decoder.is_stopping:
                 return None

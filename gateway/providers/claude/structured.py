@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from gateway.providers.claude.client import CLIENT_ERRORS, our_fault
+from gateway.providers.claude.client import CLIENT_ERRORS, our_fault, post_message
+from gateway.providers.claude.faults import unavailable
 from retrieval.faults import GatewayFault
 
 if TYPE_CHECKING:
@@ -25,16 +26,31 @@ class StructuredModel:
 
         On cancellation the request is closed.
         """
+        body = {
+            "model": self.name,
+            "max_tokens": limit_tokens,
+            "system": system,
+            "messages": [{"role": "user", "content": message}],
+            "output_config": {"format": {"type": "json_schema", "schema": schema}},
+        }
         try:
-            answer = await self._client.messages.create(
-                model=self.name,
-                max_tokens=limit_tokens,
-                system=system,
-                messages=[{"role": "user", "content": message}],
-                output_config={"format": {"type": "json_schema", "schema": schema}},
-            )
+            response = await post_message(self._client, body, stream=False)
         except CLIENT_ERRORS as error:
             raise fault(f"no answer: {our_fault(error, self.name)}") from error
-        if answer.stop_reason not in WHOLE:
-            raise fault(f"no answer: the model stopped with {answer.stop_reason}")
-        return "".join(block.text for block in answer.content if block.type == "text")
+        try:
+            return text_of(response.json())
+        except Unfinished as stopped:
+            raise fault(f"no answer: {stopped}") from None
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+            raise fault(f"no answer: {unavailable('answered in a form that is not its own')}") from error
+
+
+class Unfinished(Exception):
+    """Raised when a message is not whole; it says why the model stopped."""
+
+
+def text_of(message: dict[str, Any]) -> str:
+    """The text of a Messages response. Raises Unfinished, and the errors of a form that is not one."""
+    if (reason := message["stop_reason"]) not in WHOLE:
+        raise Unfinished(f"the model stopped with {reason}")
+    return "".join(block["text"] for block in message["content"] if block["type"] == "text")
