@@ -1,5 +1,7 @@
 """The free grader: retrieval's own scores and the words of the question, weighed by a threshold of the collection. No model runs."""
 
+from anyio import to_thread
+
 from grading.calibrate import Calibration
 from grading.calibrated import judged, nothing_found
 from grading.grade import Grade
@@ -20,7 +22,7 @@ _RELEVANT_LOGIT = 0.0  # a passage that shares a word with the question is taken
 
 
 class ScoreGrader:
-    """grading.ports.Grader in microseconds. It tells on-topic from off-topic, hardly ever an answer from a look-alike: a first rung."""
+    """grading.ports.Grader in a few milliseconds. It tells on-topic from off-topic, hardly ever an answer from a look-alike."""
 
     name = "score"
 
@@ -31,10 +33,11 @@ class ScoreGrader:
         """As the port says; never fails."""
         if not passages:
             return nothing_found(self.name)
-        return judged(question, passages, measured_freely(passages), self.calibration, self.name)
+        measured = measured_freely(passages)
+        return await to_thread.run_sync(judged, question, passages, measured, self.calibration, self.name)
 
 
 def measured_freely(passages: tuple[Passage, ...]) -> Measured:
     """What is known of a set without reading it: retrieval's cosines. Every passage counts as relevant."""
     cosines = tuple(each.scores["cosine"] for each in passages if "cosine" in each.scores)
-    return Measured(_NOTHING_READ, _NOTHING_READ, (_RELEVANT_LOGIT,) * len(passages), cosines=cosines)
+    return Measured(_NOTHING_READ, (_RELEVANT_LOGIT,) * len(passages), cosines=cosines)

@@ -23,7 +23,6 @@ _CLAUSE_END = re.compile(
 )
 MOST_CLAUSES = 3
 MOST_NAMES = 3
-_NEGATION = frozenset(["no", "not", "never", "none", "nor", "without", "neither", "cannot", "except", "unlike"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +41,17 @@ class Margins:
         """How far `sufficient` leads over the two other verdicts together."""
         return self.sufficient - _log_sum(self.insufficient, self.partial)
 
-    @property
-    def partial_lead(self) -> float:
-        return self.partial - _log_sum(self.insufficient, self.sufficient)
-
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What the models said of one set.
 
-    `whole` is the reader on the set packed to its full length, `narrow` on the sentences nearest the question alone; `logits` the
-    cross-encoder's for each passage (None: not read), `clause_logits` for each clause of a question of several against the whole set;
-    `similar` the late-interaction model's best match of each token of the question (token, cosine), empty when it was not asked;
-    `cosines` retrieval's own, empty when it gave none.
+    `whole` is the reader on the packed set; `logits` the cross-encoder's for each passage (None: not read), `clause_logits` for each clause
+    of a question of several against the whole set; `similar` the late-interaction model's best match of each token of the question
+    (token, cosine), empty when it was not asked; `cosines` retrieval's own, empty when it gave none.
     """
 
     whole: Margins
-    narrow: Margins
     logits: Sequence[float | None]
     clause_logits: Sequence[float] = ()
     similar: Sequence[tuple[str, float]] = ()
@@ -74,15 +67,11 @@ class Signals:
     """
 
     lead: float
-    narrow_lead: float
-    both_leads: float
-    partial_lead: float
     span: float
     relevance: float
     best_logit: float
     low_logit: float
     high_logit: float
-    mean_logit: float
     weakest_clause: float
     cover: float
     passage_cover: float
@@ -91,14 +80,10 @@ class Signals:
     numbers_found: float
     names_near: float
     title_match: float
-    bridge: float
-    negation_gap: float
     late_mean: float
     late_low: float
-    late_names: float
     top_cosine: float
     cosine_margin: float
-    agreement: float
     alone: float
     named: float
     question_words: float
@@ -139,15 +124,11 @@ def signals(question: str, pieces: Sequence[Piece], measured: Measured) -> Signa
     late = _late(measured.similar)
     return Signals(
         lead=measured.whole.lead,
-        narrow_lead=measured.narrow.lead,
-        both_leads=(measured.whole.lead + measured.narrow.lead) / 2,
-        partial_lead=measured.whole.partial_lead,
         span=measured.whole.span,
         relevance=measured.whole.relevance,
         best_logit=logits[0],
         low_logit=min(logits[0], 0.0),
         high_logit=max(logits[0], 0.0),
-        mean_logit=fsum(logits) / len(logits),
         weakest_clause=min(measured.clause_logits, default=logits[0]),
         cover=said.cover(),
         passage_cover=said.best_passage_cover(),
@@ -156,14 +137,10 @@ def signals(question: str, pieces: Sequence[Piece], measured: Measured) -> Signa
         numbers_found=said.numbers_found(),
         names_near=said.names_near(),
         title_match=said.title_match(),
-        bridge=said.bridge(logits=[LOWEST_LOGIT if each is None else each for each in measured.logits]),
-        negation_gap=said.negation_gap(),
         late_mean=late[0],
         late_low=late[1],
-        late_names=late[2],
         top_cosine=max(measured.cosines, default=0.0),
         cosine_margin=_margin(measured.cosines),
-        agreement=said.agreement(measured.logits),
         alone=float(len(pieces) == 1),
         named=min(len(said.asked_names), MOST_NAMES) / MOST_NAMES,
         question_words=log(1 + len(words(question))),
@@ -239,36 +216,6 @@ class Said:
         titles = [each.title.lower() for each in self.pieces if each.title]
         return _mean([any(_holds(name.lower(), title) for title in titles) for name in self.asked_names], empty=0.0)
 
-    def bridge(self, logits: Sequence[float]) -> float:
-        """How well passages lead to each other: the best of the sigmoids of a passage's logit whose text names another's title.
-
-        Two hops are told in two passages of which the first names what the second is about. Titles the question itself names are no
-        bridge. 0 without one.
-        """
-        asked = self.question.lower()
-        best = 0.0
-        for here, piece in enumerate(self.pieces):
-            text = piece.text.lower()
-            for there, other in enumerate(self.pieces):
-                title = _bare(other.title)
-                if here != there and len(title) > 3 and title in text and title not in asked:
-                    best = max(best, 1 / (1 + exp(-(logits[here] + 3) / 2)))
-        return best
-
-    def negation_gap(self) -> float:
-        """1 when the sentence nearest the question denies what the question does not, or the other way round; else 0."""
-        near = max(range(len(self.stems)), key=lambda i: self._share(self.stems[i]))
-        asked = bool(_NEGATION & set(words(self.question)))
-        return float(asked != bool(_NEGATION & set(words(self.sentences[near][1]))))
-
-    def agreement(self, logits: Sequence[float | None]) -> float:
-        """1 when words and cross-encoder put the same passage first, or there is one alone; else 0."""
-        if len(self.pieces) < 2:
-            return 1.0
-        read = [LOWEST_LOGIT if each is None else each for each in logits]
-        lexical = max(range(len(read)), key=lambda i: self._share(self.by_piece[i]))
-        return float(lexical == max(range(len(read)), key=lambda i: read[i]))
-
     def _share(self, stems: set[str]) -> float:
         total = fsum(map(self._weight, sorted(self.asked)))
         return fsum(map(self._weight, sorted(self.asked & stems))) / total if total else 1.0
@@ -280,17 +227,17 @@ class Said:
         return {stem(word) for word in words(name)}
 
 
-def _late(similar: Sequence[tuple[str, float]]) -> tuple[float, float, float]:
-    """Mean, the mean of the lowest quarter, and the lowest: over the question's word pieces that are no stop words."""
+def _late(similar: Sequence[tuple[str, float]]) -> tuple[float, float]:
+    """Mean and the mean of the lowest quarter: over the question's word pieces that are no stop words."""
     found = sorted(value for token, value in similar if token.isalnum() or token.startswith("##"))
     content = sorted(
         value for token, value in similar if token not in STOP_WORDS and (token.isalnum() or token.startswith("##"))
     )
     content = content or found
     if not content:
-        return 0.0, 0.0, 0.0
+        return 0.0, 0.0
     quarter = content[: max(1, len(content) // 4)]
-    return fsum(content) / len(content), fsum(quarter) / len(quarter), content[0]
+    return fsum(content) / len(content), fsum(quarter) / len(quarter)
 
 
 def _margin(values: Sequence[float]) -> float:
@@ -300,11 +247,6 @@ def _margin(values: Sequence[float]) -> float:
 
 def _mean(found: Sequence[bool], empty: float) -> float:
     return sum(found) / len(found) if found else empty
-
-
-def _bare(title: str) -> str:
-    """A title without what stands in brackets after it."""
-    return title.split(" (")[0].strip().lower()
 
 
 def _holds(name: str, title: str) -> bool:

@@ -125,7 +125,6 @@ def key_of(case: Case) -> str:
 def _measured(value: dict[str, Any]) -> Measured:
     return Measured(
         whole=Margins(**value["whole"]),
-        narrow=Margins(**value["narrow"]),
         logits=tuple(value["logits"]),
         clause_logits=tuple(value["clause_logits"]),
         similar=tuple((str(piece), float(cosine)) for piece, cosine in value["similar"]),

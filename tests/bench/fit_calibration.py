@@ -3,7 +3,7 @@
 .venv/bin/python tests/bench/fit_calibration.py ../shared/data measured.jsonl
 
 The reader has learnt on a part of these cases (its card), so that its lead is surer here than on others: .94 instead of .88 on squad2.
-A model fitted on that alone trusts the reader too much. So two thirds of what is fitted are the cases as they are, a third has its leads
+A model fitted on that alone trusts the reader too much. So two thirds of what is fitted are the cases as they are, a third has its lead
 jittered by as much normal noise as brings the reader's AUC down to the card's figures for cases that it had not seen. rgb_en (never
 seen, not to be used for products) is left out of the fit and shown as a test.
 """
@@ -36,16 +36,13 @@ UNSEEN_AUC = {"squad2": 0.88, "multihop": 0.85, "clapnq": 0.88, **dict.fromkeys(
 PLAIN, JITTERED = 2, 1  # copies of each case
 DATA = (
     "the development sides of squad2, multihop, clapnq and mtrag x4, each set weighing the same (mtrag as one); a third of "
-    "the weight on copies whose reader leads are jittered down to the reader's figures on cases it was not trained on"
+    "the weight on copies whose reader lead is jittered down to the reader's figures on cases it was not trained on"
 )
 
 
 def jittered(found: Signals, spread: float, draw: random.Random) -> Signals:
-    """The signals with both leads moved together by noise of standard deviation `spread`, and a little of their own."""
-    shared = draw.gauss(0, spread * 0.9)
-    lead = found.lead + shared + draw.gauss(0, spread * 0.45)
-    narrow = found.narrow_lead + shared + draw.gauss(0, spread * 0.45)
-    return replace(found, lead=lead, narrow_lead=narrow, both_leads=(lead + narrow) / 2)
+    """The signals with the lead moved by noise of standard deviation `spread`."""
+    return replace(found, lead=found.lead + draw.gauss(0, spread))
 
 
 def spread_of(cases: Sequence[tuple[Case, Signals]], wanted: float) -> float:

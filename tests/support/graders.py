@@ -10,7 +10,10 @@ from gateway.providers.claude.passages_grader import ModelPassagesGrader
 from gateway.providers.script import Script
 from gateway.providers.scripted import ScriptedGrader
 from gateway.providers.scripted import passage as scripted_passage
+from grading.calibrate import default_calibration
+from grading.calibrated import CalibratedGrader
 from grading.ports import Grader
+from grading.score import ScoreGrader
 from retrieval.passage import Passage
 from tests.support.local import shared_models
 from tests.support.messages_api import messages_api
@@ -59,11 +62,23 @@ async def reader(_: Script) -> AsyncIterator[Grader]:
     yield shared_models().grader
 
 
+@asynccontextmanager
+async def calibrated(_: Script) -> AsyncIterator[Grader]:
+    yield CalibratedGrader(shared_models().measure, default_calibration())
+
+
+@asynccontextmanager
+async def score(_: Script) -> AsyncIterator[Grader]:
+    yield ScoreGrader(default_calibration("score"))
+
+
 GRADERS = [
     GraderCase("scripted", in_process),
     GraderCase("anthropic", over_the_messages_api, backends=("asyncio",)),
     GraderCase("model-passages", passage_by_passage, backends=("asyncio",)),
     GraderCase("reader", reader, is_scripted=False),
+    GraderCase("calibrated", calibrated, is_scripted=False),
+    GraderCase("score", score, is_scripted=False),
 ]
 
 

@@ -16,7 +16,6 @@ from grading.evidence import Piece, pack, piece
 from grading.signals import Margins, Measured, clauses
 from retrieval.passage import Passage
 
-NARROW_TOKENS = 110  # the two or three sentences nearest the question
 CLAUSE_TOKENS = 150
 
 
@@ -32,19 +31,16 @@ class LocalMeasure:
         """All of it, for a set that is not empty. Raises what the networks raise."""
         pieces = [piece(each.title, each.text) for each in passages]
         parts = clauses(question)
-        packed, narrow, *parts_packed = await to_thread.run_sync(_packings, question, parts, pieces)
+        packed, *parts_packed = await to_thread.run_sync(_packings, question, parts, pieces)
         work = _Work()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(work.read, self._reader, question, packed, self._urgency)
-            if narrow != packed:
-                tasks.start_soon(work.read, self._reader, question, narrow, self._urgency)
             tasks.start_soon(work.compare, self._late, question, packed, self._urgency)
             for part, text in zip(parts, parts_packed, strict=True):
                 tasks.start_soon(work.score, self._pairs, part, text, self._urgency)
             logits = await self._pairs.scores(question, [each.full for each in pieces], self._urgency)
         return Measured(
             whole=_margins(work.readings[packed]),
-            narrow=_margins(work.readings[narrow]),
             logits=tuple(logits),
             clause_logits=tuple(work.clauses[part] for part in parts),
             similar=work.similar,
@@ -71,8 +67,8 @@ class _Work:
 
 
 def _packings(question: str, parts: tuple[str, ...], pieces: list[Piece]) -> list[str]:
-    """The set packed for the question, whole and narrow, then for each part. On a thread: 10 ms for 1,000 words, too long for the loop."""
-    wanted = [(question, BUDGET_TOKENS), (question, NARROW_TOKENS), *((part, CLAUSE_TOKENS) for part in parts)]
+    """The set packed for the question, then for each part. On a thread: 10 ms for 1,000 words, too long for the loop."""
+    wanted = [(question, BUDGET_TOKENS), *((part, CLAUSE_TOKENS) for part in parts)]
     return [pack(asked, pieces, budget) for asked, budget in wanted]
 
 
