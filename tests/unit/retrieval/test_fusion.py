@@ -58,8 +58,8 @@ def test_a_cross_encoder_moves_what_is_close_and_not_what_is_far() -> None:
     def read(name: str, fused: float, logit: float) -> Passage:
         return Passage(name, name, "", "", scores={"fused": fused, "rerank": logit})
 
-    best = [read("a", 0.9, -2.0), read("b", 0.8, 4.0), read("c", 0.1, 6.0)]
+    best = [read("a", 0.9, -2.0), read("b", 0.85, 4.0), read("c", 0.1, 6.0)]
     found = blended(best, [Passage("rest", "rest", "", "")])
     assert [one.id for one in found] == ["b", "a", "c", "rest"]
-    assert found[0].scores["fused"] == 0.8
+    assert found[0].scores["fused"] == 0.85
     assert found[0].score == found[0].scores["blended"]
