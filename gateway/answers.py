@@ -1,7 +1,7 @@
 """`POST /v1/answers`: a question in, the events of its answer out, or one JSON body.
 
-Everything that a request takes (slot, span, tasks, channel) is taken in a block of one coroutine that also gives it back. The
-owner task runs the answer and alone puts events into the channel; the response alone reads it and writes to the client.
+Everything that a request takes (slot, span, tasks, outbox) is taken in a block of one coroutine that also gives it back. The
+owner task runs the answer and alone puts events into the outbox; the response alone reads it and writes to the client.
 """
 
 import logging
@@ -15,10 +15,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.body import ClientGone, linger, read_json
 from gateway.house import House
+from gateway.outbox import Batch, Outbox
 from gateway.problems import body_of, headers_of, leaves_body_unread, send_json, status_of
 from gateway.request import AnswerRequest, answer_request
 from gateway.request_trace import RequestTrace
-from gateway.sse import Batch, Frames, stream
+from gateway.sse import Frames, stream
 from gateway.traced import traced
 from gateway.whole import Whole
 from retrieval.faults import GatewayFault
@@ -107,21 +108,19 @@ class Answering:
         """Sends the events as they come. When the client leaves, the answer is cancelled; when it has `done`, what is still
         to be closed upstream closes after it, without it.
         """
-        outbox, inbox = anyio.create_memory_object_stream[Batch](BATCHES)
-        with outbox, inbox:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._own, outbox.send, name=f"answer {self.ask.answer_id}")
-                frames = Frames(self.ask.answer_id, inbox)
-                is_told = await stream(
-                    frames,
-                    exchange.scope,
-                    exchange.receive,
-                    exchange.send,
-                    self.house.sse,
-                    self.trace.first_answer_byte,
-                )
-                if not is_told:
-                    tasks.cancel_scope.cancel()
+        outbox = Outbox(BATCHES)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._own, outbox.put, name=f"answer {self.ask.answer_id}")
+            is_told = await stream(
+                Frames(self.ask.answer_id, outbox),
+                exchange.scope,
+                exchange.receive,
+                exchange.send,
+                self.house.sse,
+                self.trace.first_answer_byte,
+            )
+            if not is_told:
+                tasks.cancel_scope.cancel()
 
     async def send_whole(self, exchange: Exchange) -> None:
         """Sends the answer, once it is complete, as one JSON body. Otherwise as `stream`."""

@@ -210,5 +210,10 @@ class Gate:
 
 
 def text_bytes(pieces: Iterable[Piece]) -> int:
-    """UTF-8 bytes of the text in `pieces` (a lone surrogate counts as three)."""
-    return sum(len(p.text.encode("utf-8", "surrogatepass")) for p in pieces if isinstance(p, Text))
+    """UTF-8 bytes of the text in `pieces` (a lone surrogate counts as three). Lean: it is asked several times for every token."""
+    size = 0
+    for piece in pieces:
+        if isinstance(piece, Text):
+            text = piece.text
+            size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return size
