@@ -5,10 +5,10 @@ with names of titles for hyperlinks and the fused figure for a trained path scor
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from retrieval.names import name_of, named_in, names_in
+from retrieval.names import MOST_NAMES, name_of, names_in
 
 HOP_SOURCES = 8  # passages of the first search that are read for names
 HOP_CANDIDATES = 200  # passages they may bring; eight passages of an encyclopaedia name about thirty others
@@ -21,20 +21,19 @@ HOP_WEIGHT = 0.3
 class Link:
     """A passage of the first search: what it names, what itself is called, how good it is."""
 
-    names: frozenset[str]
+    names: Mapping[str, None]
     own: str
     figure: float
 
 
 def link(title: str, text: str, figure: float) -> Link:
     """The link of a passage with its title and its figure in the first search."""
-    own = name_of(title)
-    return Link(frozenset(names_in(text)) - {own}, own, figure)
+    return Link(dict.fromkeys(names_in(text)), name_of(title), figure)
 
 
-def wanted(texts: Sequence[str]) -> tuple[str, ...]:
-    """The names to look up after a first search whose best passages have these texts."""
-    return named_in(texts)
+def wanted(links: Sequence[Link]) -> tuple[str, ...]:
+    """The names to look up for these links, the best passage's first, none twice, at most MOST_NAMES."""
+    return tuple(dict.fromkeys(name for one in links for name in one.names))[:MOST_NAMES]
 
 
 def followed(title: str, links: Sequence[Link], namesakes: int = 1) -> float:

@@ -23,11 +23,6 @@ def names_in(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))[:MOST_NAMES]
 
 
-def named_in(texts: Iterable[str]) -> tuple[str, ...]:
-    """The names of several texts, none twice, at most MOST_NAMES in all."""
-    return tuple(dict.fromkeys(name for text in texts for name in names_in(text)))[:MOST_NAMES]
-
-
 def name_of(title: str) -> str:
     """What a title names: its last part (document › section), without what stands in brackets at its end; as SQL's `name_of`."""
     return _normal(_WORD.findall(_BRACKETS.sub("", title.rsplit(" › ", 1)[-1])))
@@ -40,10 +35,12 @@ def _normal(words: Sequence[str]) -> str:
 
 def _runs(clause: str) -> Iterable[str]:
     words = _WORD.findall(clause)
+    lowered = _normal(words).split(" ") if words else []
     for start, first in enumerate(words):
         if not (first[0].isupper() or first[0].isdigit()):
             continue
-        for end in range(start + 1, min(start + LONGEST_NAME, len(words)) + 1):
-            name = _normal(words[start:end])
+        name = ""
+        for word in lowered[start : start + LONGEST_NAME]:
+            name = f"{name} {word}" if name else word
             if len(name) >= FEWEST_LETTERS and not name.isdigit():
                 yield name

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from retrieval.cleaning import storable
 from retrieval.faults import EmbeddingFailed, GatewayFault
 from retrieval.fusion import Legs, fuse
-from retrieval.hops import HOP_CANDIDATES, HOP_SOURCES, followed, link, wanted
+from retrieval.hops import HOP_CANDIDATES, HOP_SOURCES, Link, followed, link, wanted
 from retrieval.names import name_of, names_in
 from retrieval.passage import Passage
 from retrieval.pool import LIMIT_S, Connection, Pool
@@ -47,8 +47,9 @@ class PostgresRetriever:
         if query.mode is not SearchMode.HOPS or not rows:
             return candidates
         best = sorted(candidates, key=_order)[:HOP_SOURCES]
-        linked = await search.candidates(Wanted(named=HOP_CANDIDATES, names=wanted([one.row.text for one in best])))
-        return _hopped(candidates, linked, best, names)
+        links = [link(one.row.title, one.row.text, one.figure) for one in best]
+        linked = await search.candidates(Wanted(named=HOP_CANDIDATES, names=wanted(links)))
+        return _hopped(candidates, linked, links, names)
 
     async def _embed(self, text: str) -> Vector:
         try:
@@ -80,12 +81,11 @@ def _fused(rows: Sequence[Row], names: Sequence[str]) -> list[_Candidate]:
 
 
 def _hopped(
-    first: Sequence[_Candidate], linked: Sequence[Row], best: Sequence[_Candidate], names: Sequence[str]
+    first: Sequence[_Candidate], linked: Sequence[Row], links: Sequence[Link], names: Sequence[str]
 ) -> list[_Candidate]:
-    """All candidates of both hops with figures of one scale; what one of the best names gains by it."""
+    """All candidates of both hops with figures of one scale; what a link names gains by it."""
     known = {one.row.id for one in first}
     both = _fused([one.row for one in first] + [row for row in linked if row.id not in known], names)
-    links = [link(one.row.title, one.row.text, one.figure) for one in best]
     namesakes = Counter(name_of(one.row.title) for one in both)
     return [
         replace(one, figure=one.figure + followed(one.row.title, links, namesakes[name_of(one.row.title)]))

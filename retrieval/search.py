@@ -156,12 +156,14 @@ def _settings(limit_s: float, widest: int) -> sql.Composed:
     """For this transaction only (`SET LOCAL`): behind a pooler the next one may be somebody else's.
 
     `iterative_scan` makes the index go on until enough rows pass the filters; the relaxed order finds more than the strict
-    one (https://github.com/pgvector/pgvector#iterative-index-scans), and the rows are sorted again anyway.
+    one (https://github.com/pgvector/pgvector#iterative-index-scans), and the rows are sorted again anyway. A plan made without
+    knowing the terms and the limits is no plan for them: left to itself the server took 76 ms where it now takes 40.
     """
     ef_search = min(max(EF_SEARCH, widest), EF_SEARCH_LIMIT)
     return sql.SQL(
         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = {timeout_ms}; "
-        "SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {ef_search}"
+        "SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {ef_search}; "
+        "SET LOCAL plan_cache_mode = force_custom_plan"
     ).format(timeout_ms=sql.Literal(max(1, int(limit_s * 1000))), ef_search=sql.Literal(ef_search))
 
 

@@ -19,5 +19,8 @@ def test_a_name_that_many_share_leads_to_none_of_them() -> None:
     assert followed("Stockholm", links, namesakes=100) == HOP_WEIGHT / 10
 
 
-def test_the_names_of_the_best_are_looked_up() -> None:
-    assert {"skeppsgården", "stockholm"} <= set(wanted(["Built at Skeppsgården.", "Near Stockholm"]))
+def test_the_names_of_the_best_are_looked_up_the_best_passage_first() -> None:
+    names = wanted([link("A", "Built at Skeppsgården.", 0.9), link("B", "Near Stockholm. At Skeppsgården.", 0.5)])
+    assert {"skeppsgården", "stockholm"} <= set(names)
+    assert names.index("skeppsgården") < names.index("stockholm")
+    assert len(set(names)) == len(names)
