@@ -58,22 +58,3 @@ async def test_cancelled_while_it_is_empty_it_loses_nothing() -> None:
     assert waiting.cancelled_caught
     await outbox.put(batch(1))
     assert await outbox.take() == batch(1)
-
-
-async def test_two_tasks_that_never_make_each_other_wait_can_be_cancelled() -> None:
-    outbox = Outbox(16)
-
-    async def put() -> None:
-        while True:
-            await outbox.put(batch(1))
-
-    async def take() -> None:
-        while True:
-            await outbox.take()
-
-    with anyio.fail_after(SOON_S):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(put)
-            tasks.start_soon(take)
-            await anyio.sleep(0.01)
-            tasks.cancel_scope.cancel()
