@@ -205,7 +205,7 @@ def verifier_message(question: str, claims: Sequence[Claim]) -> str:
 
 def visible(text: str) -> str:
     """`text` without tag characters, and with U+FFFD for lone surrogates, so that it can be encoded and is what a person sees."""
-    return SURROGATES.sub("\ufffd", INVISIBLE.sub("", text))
+    return text if text.isascii() else SURROGATES.sub("\ufffd", INVISIBLE.sub("", text))
 
 
 _Object = Mapping[str, str | int | float | list[int] | None]
