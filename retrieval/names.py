@@ -23,6 +23,11 @@ def names_in(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))[:MOST_NAMES]
 
 
+def words_of(text: str) -> frozenset[str]:
+    """The words of a text as names spell them."""
+    return frozenset(_normal(_WORD.findall(text)).split(" "))
+
+
 def name_of(title: str) -> str:
     """What a title names: its last part (document › section), without what stands in brackets at its end; as SQL's `name_of`."""
     return _normal(_WORD.findall(_BRACKETS.sub("", title.rsplit(" › ", 1)[-1])))

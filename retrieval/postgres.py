@@ -1,15 +1,14 @@
 """The retriever over PostgreSQL and pgvector."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from retrieval.cleaning import storable
 from retrieval.faults import EmbeddingFailed, GatewayFault
 from retrieval.fusion import Legs, fuse
-from retrieval.hops import HOP_CANDIDATES, HOP_SOURCES, Link, followed, link, wanted
-from retrieval.names import name_of, names_in
+from retrieval.hops import HOP_CANDIDATES, HOP_SOURCES, Gains, Link, link, wanted
+from retrieval.names import name_of, names_in, words_of
 from retrieval.passage import Passage
 from retrieval.pool import LIMIT_S, Connection, Pool
 from retrieval.ports import Embedder, Query, SearchMode, Vector
@@ -49,7 +48,7 @@ class PostgresRetriever:
         best = sorted(candidates, key=_order)[:HOP_SOURCES]
         links = [link(one.row.title, one.row.text, one.figure) for one in best]
         linked = await search.candidates(Wanted(named=HOP_CANDIDATES, names=wanted(links)))
-        return _hopped(candidates, linked, links, names)
+        return _hopped(candidates, linked, links, query.text)
 
     async def _embed(self, text: str) -> Vector:
         try:
@@ -80,17 +79,12 @@ def _fused(rows: Sequence[Row], names: Sequence[str]) -> list[_Candidate]:
     return [_Candidate(*each) for each in zip(rows, legs, fuse(legs), strict=True)]
 
 
-def _hopped(
-    first: Sequence[_Candidate], linked: Sequence[Row], links: Sequence[Link], names: Sequence[str]
-) -> list[_Candidate]:
+def _hopped(first: Sequence[_Candidate], linked: Sequence[Row], links: Sequence[Link], text: str) -> list[_Candidate]:
     """All candidates of both hops with figures of one scale; what a link names gains by it."""
     known = {one.row.id for one in first}
-    both = _fused([one.row for one in first] + [row for row in linked if row.id not in known], names)
-    namesakes = Counter(name_of(one.row.title) for one in both)
-    return [
-        replace(one, figure=one.figure + followed(one.row.title, links, namesakes[name_of(one.row.title)]))
-        for one in both
-    ]
+    both = _fused([one.row for one in first] + [row for row in linked if row.id not in known], names_in(text))
+    gains = Gains(links, [one.row.title for one in both], words_of(text))
+    return [replace(one, figure=one.figure + gains.of(one.row.title)) for one in both]
 
 
 def _ranked(candidates: Sequence[_Candidate], query: Query) -> tuple[Passage, ...]:

@@ -51,9 +51,9 @@ def test_a_code_alone_is_searched_for_by_words() -> None:
     assert route("what does ORA-00942 mean").mode is SearchMode.HYBRID
 
 
-def test_several_parts_are_told_and_searched_for_in_the_default_mode() -> None:
+def test_several_parts_are_searched_for_with_a_second_hop() -> None:
     assert route("What is tea and who drinks it?", parts=2) == route("x", parts=2)
-    assert route("What is tea?", parts=2).need is Need.PARTS
+    assert (route("What is tea?", parts=2).need, route("x", parts=2).mode) == (Need.PARTS, SearchMode.HOPS)
     assert route("What is tea?", default=SearchMode.DENSE).mode is SearchMode.DENSE
 
 
