@@ -1,6 +1,6 @@
 """From what the local judges measured to a grade. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 
@@ -47,13 +47,28 @@ class Reading:
         return Verdict.PARTIAL if self.partial > self.insufficient else Verdict.INSUFFICIENT
 
 
-def judged(question: str, texts: Sequence[str], reading: Reading, logits: Sequence[float], junk_cost: float) -> Grade:
+def judged(
+    question: str,
+    texts: Sequence[str],
+    reading: Reading,
+    logits: Sequence[float],
+    junk_cost: float,
+    alone: Mapping[int, Reading] | None = None,
+) -> Grade:
     """The grade of a set: the reader's verdict, the passages that the cross-encoder finds relevant, the words that are missing.
 
-    A sufficient or partial set has at least one relevant passage; a sufficient one misses nothing, any other says what it misses.
+    `alone` are readings of single passages, by number: a set supports what one of its passages supports. A sufficient
+    or partial set has at least one relevant passage; a sufficient one misses nothing, any other says what it misses.
     """
+    best = max(alone or {}, key=lambda n: (alone or {})[n].margin, default=0)
+    if alone and alone[best].margin > reading.margin:
+        reading = alone[best]
+    else:
+        best = 0
     verdict = reading.verdict(junk_cost)
     relevant = relevant_numbers(logits, at_least_one=verdict is not Verdict.INSUFFICIENT)
+    if best and verdict is not Verdict.INSUFFICIENT:
+        relevant = tuple(sorted({*relevant, best}))
     missing = None if verdict is Verdict.SUFFICIENT else lacking(question, [texts[n - 1] for n in relevant])
     return Grade(verdict, missing, relevant, grader="reader", p_sufficient=reading.p_sufficient)
 

@@ -81,3 +81,20 @@ def test_words_that_only_irrelevant_passages_speak_of_are_missing() -> None:
     texts = ["Phones come in red.", "A warranty is a promise."]
     found = grade("What warranty do phones have?", texts, reading(-4, insufficient=4), [2.0, -11.0])
     assert found.missing == "warranty"
+
+
+def test_a_set_supports_what_one_of_its_passages_supports_alone() -> None:
+    texts, doubtful = ["Ferns need shade.", "Roses need sun."], reading(sufficient=0, insufficient=1)
+    sure = {1: reading(sufficient=-4, insufficient=3), 2: reading(sufficient=4)}
+    found = judged("What do roses need?", texts, doubtful, [-9.0, -9.0], JUNK_COST, sure)
+    assert found.verdict is Verdict.SUFFICIENT
+    assert found.relevant == (2,)
+    assert found.p_sufficient == sure[2].p_sufficient
+
+
+def test_single_passages_that_convince_less_than_the_set_change_nothing() -> None:
+    texts, of = ["Ferns need shade.", "Roses need sun."], reading(sufficient=-1, partial=1)
+    unsure = {1: reading(sufficient=-4, insufficient=3)}
+    assert judged("What?", texts, of, [1.0, 1.0], JUNK_COST, unsure) == judged(
+        "What?", texts, of, [1.0, 1.0], JUNK_COST
+    )
