@@ -59,6 +59,25 @@ class BodyTooSlow(GatewayFault):
     retryable = True
 
 
+class MalformedHttp(GatewayFault):
+    """Raised when what a client sends is not HTTP/1.1."""
+
+    type = "malformed_http"
+
+
+class HeadTooLarge(GatewayFault):
+    """Raised when a request's head has more bytes than are read."""
+
+    type = "head_too_large"
+
+
+class HeadTooSlow(GatewayFault):
+    """Raised when a request's head, once begun, does not arrive within its time."""
+
+    type = "head_too_slow"
+    retryable = True
+
+
 class WrongContentType(GatewayFault):
     """Raised when a body says that it is not JSON."""
 
@@ -91,16 +110,19 @@ class ShuttingDown(GatewayFault):
 
 
 STATUS: Mapping[type[GatewayFault], int] = {
+    MalformedHttp: 400,
     MalformedJson: 400,
     Unauthorized: 401,
     CollectionNotFound: 404,
     RouteNotFound: 404,
     MethodNotAllowed: 405,
+    HeadTooSlow: 408,
     BodyTooSlow: 408,
     BodyTooLarge: 413,
     WrongContentType: 415,
     InvalidRequest: 422,
     DocumentUnreadable: 422,
+    HeadTooLarge: 431,
     GeneratorFault: 502,
     RetrievalMisconfigured: 502,
     EmbeddingFailed: 502,

@@ -4,15 +4,13 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import anyio
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from gateway.connection import Connection
 from gateway.open_answers import OpenAnswers
-from gateway.sse import ABORT
 
 log = logging.getLogger(__name__)
 
@@ -25,15 +23,6 @@ BACKLOG = 2048
 
 class PortInUse(Exception):
     """Raised when the address to listen on is taken, or is none of this machine's; the message says which."""
-
-
-class Protocol(HttpToolsProtocol):
-    """HTTP/1.1 whose connections an application may drop: closing would wait for ever for a client that never reads."""
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        extensions: dict[str, Any] = {ABORT: self.transport.abort}
-        self.scope["extensions"] = extensions
 
 
 class Server(uvicorn.Server):
@@ -50,7 +39,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=Protocol,
+                http=Connection,
                 ws="none",
                 lifespan="off",
                 log_config=None,

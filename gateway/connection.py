@@ -1,0 +1,149 @@
+"""A connection: what a client may send on it, and for how long it may send or read nothing.
+
+uvicorn's protocol believes its clients. It keeps a head of any size and any number of requests sent ahead, waits for ever for a
+head, forgets to tell a running request that its client left once another was sent behind it, and writes a plain-text error into
+a stream that is under way. Here each of these ends.
+"""
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, cast
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from gateway.problems import HeadTooLarge, HeadTooSlow, MalformedHttp, body_of, dumps, status_of
+from gateway.sse import ABORT
+from retrieval.faults import GatewayFault
+
+if TYPE_CHECKING:
+    from asyncio import Transport
+
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+HEAD_LIMIT_BYTES = 65_536  # twice what proxies let pass (nginx 32 KiB); also of what frames a body, which is less
+HEAD_LIMIT_S = 30.0  # as long as a body may take
+FLUSH_LIMIT_S = 20.0  # after its response is complete, for as long a client may read nothing of the rest
+
+
+class Reading(Enum):
+    """What the next bytes belong to."""
+
+    NOTHING = auto()  # between two requests
+    HEAD = auto()
+    BODY = auto()
+
+
+class Connection(HttpToolsProtocol):
+    """HTTP/1.1, one request after another, which the application may drop (`ABORT`: closing waits for whoever reads nothing).
+
+    What arrives behind a running request, a request sent ahead or nonsense, is read away, so that a client's leaving is noticed, and
+    never answered: the connection ends with the response. RFC 9112 (9.3.2) has clients that send ahead be prepared for that.
+    """
+
+    def connection_made(self, transport: "Transport") -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._reading = Reading.NOTHING
+        self._framing_bytes = 0  # of this request, what is not its body
+        self._is_deaf = self._is_lost = False
+        self._head_limit = self.loop.call_later(HEAD_LIMIT_S, self._head_is_late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
+        self._head_limit.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_deaf:
+            return
+        self._framing_bytes += len(data)
+        super().data_received(data)
+        if self._is_ending:
+            return
+        if self._framing_bytes > HEAD_LIMIT_BYTES:
+            self._refuse(HeadTooLarge(f"a request's head has at most {HEAD_LIMIT_BYTES} bytes"))
+        elif not self._is_busy and self._head_limit.cancelled():
+            self._head_limit = self.loop.call_later(HEAD_LIMIT_S, self._head_is_late)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  of uvicorn
+        self._refuse(MalformedHttp("this is not HTTP/1.1"))
+
+    def on_message_begin(self) -> None:
+        if self._is_busy:
+            self._grow_deaf()
+            return
+        super().on_message_begin()
+        self._reading, self._framing_bytes = Reading.HEAD, 0
+        extensions: dict[str, Any] = {ABORT: self.transport.abort}
+        self.scope["extensions"] = extensions
+
+    def on_url(self, url: bytes) -> None:
+        if not self._is_deaf:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._is_deaf and self._reading is Reading.HEAD:  # one after the body is a trailer, which nobody reads
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if not self._is_deaf:
+            self._reading = Reading.BODY
+            self._framing_bytes = 0
+            self._head_limit.cancel()
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self._is_deaf:
+            self._framing_bytes -= len(body)
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self._is_deaf:
+            self._reading = Reading.NOTHING
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._mind_the_rest(self.transport.get_write_buffer_size())
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether a request is being answered."""
+        running = cast("RequestResponseCycle | None", self.cycle)
+        return running is not None and not running.response_complete
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._is_deaf or self.transport.is_closing()
+
+    def _grow_deaf(self) -> None:
+        self._is_deaf = True
+        self.cycle.keep_alive = False
+
+    def _head_is_late(self) -> None:
+        if self._reading is Reading.HEAD:
+            self._refuse(HeadTooSlow(f"the request's head did not arrive within {HEAD_LIMIT_S:g} s"))
+        else:
+            self.transport.close()
+
+    def _refuse(self, fault: GatewayFault) -> None:
+        """Says what is wrong and closes; to a request that is complete, or whose response has begun, it does nothing but end with it."""
+        if self._is_busy and (self._reading is not Reading.BODY or self.cycle.response_started):
+            self._grow_deaf()
+            return
+        body = dumps(body_of(fault))
+        head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[status_of(fault)] + head + body)
+        self.transport.close()
+
+    def _mind_the_rest(self, left_bytes: int) -> None:
+        """Drops the connection once nothing of what is left has been read for as long as that may take."""
+        if left_bytes:
+            self.loop.call_later(FLUSH_LIMIT_S, self._drop_unless_below, left_bytes)
+
+    def _drop_unless_below(self, before_bytes: int) -> None:
+        if self._is_lost:
+            return
+        left_bytes = self.transport.get_write_buffer_size()
+        if left_bytes >= before_bytes:
+            self.transport.abort()
+        else:
+            self._mind_the_rest(left_bytes)
