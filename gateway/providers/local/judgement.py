@@ -66,8 +66,9 @@ def judged(
     else:
         best = 0
     verdict = reading.verdict(junk_cost)
-    relevant = relevant_numbers(logits, at_least_one=verdict is not Verdict.INSUFFICIENT)
-    if best and verdict is not Verdict.INSUFFICIENT:
+    matters = verdict is not Verdict.INSUFFICIENT
+    relevant = relevant_numbers(logits, at_least_one=matters and not best)
+    if best and matters:
         relevant = tuple(sorted({*relevant, best}))
     missing = None if verdict is Verdict.SUFFICIENT else lacking(question, [texts[n - 1] for n in relevant])
     return Grade(verdict, missing, relevant, grader="reader", p_sufficient=reading.p_sufficient)
