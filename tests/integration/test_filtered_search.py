@@ -133,11 +133,11 @@ async def test_more_than_the_index_is_willing_to_read_is_still_found(
         _set(connection, "hnsw.max_scan_tuples", "50")
     try:
         async with open_pool(crowded_url, size=1) as fresh:
-            found = await PostgresRetriever(fresh, PointingEmbedder()).retrieve(Query("3", k=8, tenant="small"))
+            found = await PostgresRetriever(fresh, PointingEmbedder()).retrieve(Query("3", k=SMALL, tenant="small"))
     finally:
         with psycopg.connect(crowded_url, autocommit=True) as connection:
             _set(connection, "hnsw.max_scan_tuples", "20000")
-    assert [one.id for one in found] == await _nearest(pool, small, PointingEmbedder().directions[3], 8)
+    assert [one.id for one in found] == await _nearest(pool, small, PointingEmbedder().directions[3], SMALL)
 
 
 async def test_k_above_the_default_search_width_is_met(crowd: tuple[Pool, Collection]) -> None:
