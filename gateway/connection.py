@@ -5,6 +5,7 @@ head, forgets to tell a running request that its client left once another was se
 a stream that is under way. Here each of these ends.
 """
 
+import re
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 HEAD_LIMIT_BYTES = 65_536  # twice what proxies let pass (nginx 32 KiB); also of what frames a body, which is less
 HEAD_LIMIT_S = 30.0  # as long as a body may take
 FLUSH_LIMIT_S = 20.0  # after its response is complete, for as long a client may read nothing of the rest
+
+# Nothing here is upgraded to. The parser would skip the body of a request that asks (Java's client does, for h2c), so it does not see it.
+_UPGRADE, _UNSEEN = re.compile(rb"\r\nupgrade:", re.IGNORECASE), b"\r\nx-asked:"
 
 
 class Reading(Enum):
@@ -55,7 +59,7 @@ class Connection(HttpToolsProtocol):
         if self._is_deaf:
             return
         self._framing_bytes += len(data)
-        super().data_received(data)
+        super().data_received(data if self._reading is Reading.BODY else without_upgrade(data))
         if self._is_ending:
             return
         if self._framing_bytes > HEAD_LIMIT_BYTES:
@@ -147,3 +151,9 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
         else:
             self._mind_the_rest(left_bytes)
+
+
+def without_upgrade(data: bytes) -> bytes:
+    """`data` in whose first head no upgrade is asked for."""
+    head, end, rest = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(_UNSEEN, head) + end + rest

@@ -89,6 +89,19 @@ async def test_next_request_on_a_connection_is_answered(server: Running) -> None
         await read_until(stream, b'{"status":"ok"}')
 
 
+@pytest.mark.parametrize("name", [b"Upgrade", b"upgrade"])
+async def test_client_that_offers_http_2_is_answered_in_http_1(server: Running, name: bytes) -> None:
+    """Java's own client offers it with every first request, body and all."""
+    head, _, body = request_bytes("Is it?").partition(b"\r\n\r\n")
+    offer = b"\r\nConnection: Upgrade, HTTP2-Settings\r\n" + name + b": h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\n\r\n"
+    async with await anyio.connect_tcp("127.0.0.1", server.port) as stream:
+        await stream.send(head + offer + body)
+        seen = await read_until(stream, b"0\r\n\r\n")
+        assert b"event: done" in seen
+        await stream.send(HEALTH)
+        await read_until(stream, b'{"status":"ok"}')
+
+
 async def test_flood_of_requests_sent_ahead_is_never_held(server: Running) -> None:
     process = psutil.Process(os.getpid())
     before = process.memory_info().rss
