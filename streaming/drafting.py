@@ -106,8 +106,14 @@ class Drafting:
             self._fail(unnamed(error))
         finally:
             if draft is not None:
-                with anyio.move_on_after(CLOSE_LIMIT_S, shield=True):
-                    await draft.aclose()
+                await self._close_upstream(draft)
+
+    async def _close_upstream(self, draft: Draft) -> None:
+        with anyio.move_on_after(CLOSE_LIMIT_S, shield=True):
+            try:
+                await draft.aclose()
+            except Exception as error:  # a connection that was gone already: nothing that the answer rests on
+                log.warning("a draft of attempt %d did not close in order", self._attempt, exc_info=error)
 
     async def _pass_on(self, pieces: tuple[Piece, ...]) -> None:
         ready: list[Piece] = []

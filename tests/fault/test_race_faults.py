@@ -188,6 +188,31 @@ def test_one_task_opens_reads_and_closes_a_draft(backend: str) -> None:
     assert len(set(tasks)) == 1
 
 
+class BreaksOnClose(FakeGenerator):
+    """Its drafts fail to close, as a connection that is gone already may."""
+
+    async def draft(self, prompt: Prompt) -> FakeDraft:
+        class Draft(FakeDraft):
+            async def aclose(self) -> None:
+                await super().aclose()
+                raise OSError("connection reset")
+
+        return Draft((await super().draft(prompt)).script, lambda _: None)
+
+
+@pytest.mark.parametrize("close_s", [0.0, 1.0])
+def test_a_draft_that_fails_to_close_takes_nothing_of_the_answer_with_it(backend: str, close_s: float) -> None:
+    """B4: what cleaning up a lost draft meets is no matter of the answer that goes on."""
+    scripts = [
+        DraftScript(((0.1, (Text("lost"),)),), hangs=True, close_s=close_s),
+        DraftScript(((0.5, (Text("a"),)), STOP)),
+    ]
+    stage = play(backend, Stage(FakeGrader([(0.2, BAD), (0.2, GOOD)]), BreaksOnClose(scripts)))
+    assert stage.text == "a"
+    assert [done.path for done in stage.of(Done)] == ["recovered"]
+    assert [fact.outcome for fact in stage.facts.of(DraftClosed)] == ["discarded", "released"]
+
+
 def test_a_grader_that_never_answers_is_refused_at_its_own_deadline(backend: str) -> None:
     stage = play(
         backend,
