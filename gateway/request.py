@@ -125,7 +125,7 @@ def clean_filters(filters: dict[str, str | int | float | bool]) -> dict[str, Sca
     cleaned: dict[str, Scalar] = {}
     for name, value in filters.items():
         if is_blank(name) or len(name) > FILTER_NAME_LIMIT:
-            raise invalid("filters", f"a filter's name must have 1 to {FILTER_NAME_LIMIT} visible characters")
+            raise invalid("filters", f"must have names of 1 to {FILTER_NAME_LIMIT} visible characters")
         cleaned[clean(name)] = clean_value(f"filters.{shown(clean(name))}", value)
     return cleaned
 
@@ -150,7 +150,12 @@ def invalid(path: str, message: str) -> InvalidRequest:
 def bad_fields(error: ValidationError) -> tuple[BadField, ...]:
     """What pydantic found, as field paths and reasons: at most the first twenty, nothing of the values."""
     details = error.errors(include_url=False, include_context=False, include_input=False)
-    return tuple(BadField(path_of(detail), detail["msg"]) for detail in details[:FIELDS_SHOWN])
+    return tuple(BadField(path_of(detail), reason_of(detail)) for detail in details[:FIELDS_SHOWN])
+
+
+def reason_of(detail: ErrorDetails) -> str:
+    """What is wrong, without the name of a class of ours."""
+    return "Input should be an object" if detail["type"] == "model_type" else detail["msg"]
 
 
 def path_of(detail: ErrorDetails) -> str:

@@ -210,7 +210,7 @@ def test_a_draft_that_fails_to_close_takes_nothing_of_the_answer_with_it(backend
     stage = play(backend, Stage(FakeGrader([(0.2, BAD), (0.2, GOOD)]), BreaksOnClose(scripts)))
     assert stage.text == "a"
     assert [done.path for done in stage.of(Done)] == ["recovered"]
-    assert [fact.outcome for fact in stage.facts.of(DraftClosed)] == ["discarded", "released"]
+    assert sorted(fact.outcome for fact in stage.facts.of(DraftClosed)) == ["discarded", "released"]
 
 
 def test_a_grader_that_never_answers_is_refused_at_its_own_deadline(backend: str) -> None:

@@ -99,3 +99,18 @@ def test_size_is_refused_only_beyond_the_limit() -> None:
 def test_only_json_media_types_are_accepted(content_type: str | None) -> None:
     with pytest.raises(WrongContentType):
         check_content_type(content_type)
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ([], "body"),
+        (None, "body"),
+        ({"question": "a", "options": []}, "options"),
+        ({"question": "a", "history": ["b"]}, "history.0"),
+    ],
+)
+def test_what_is_no_object_is_said_to_be_none_without_a_name_of_ours(value: object, path: str) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        answer_request(value)
+    assert [(field.path, field.message) for field in raised.value.fields] == [(path, "Input should be an object")]
