@@ -27,7 +27,6 @@ from streaming.gate import (
     Graded,
     GradeFailed,
     Signal,
-    State,
     Step,
     Ungrounded,
     text_bytes,
@@ -136,8 +135,6 @@ class Race:
             self._draft(gate.draft, step.draft_from)
         if step.opened:
             await self._open(gate, text_bytes(step.send))
-        elif step.draft_from is not None and gate.state is State.RELEASED:
-            self._release()
         if self._proof is None:
             await self._say(step.send)
             return step.ending
@@ -160,7 +157,8 @@ class Race:
                 self._tasks,
                 self._signals.put,
             )
-        self._release()
+        if self._drafting is not None:
+            self._drafting.hurry()
         if self._proof is None:
             await self._show_sources()
 
@@ -179,17 +177,11 @@ class Race:
         if self._proof is not None and not self.released:
             await self._show_sources()  # until a sentence holds, there is nothing that they are sources of
         self.released.extend(pieces)
-        self._release()
+        if self._drafting is not None:
+            self._drafting.release()
         await self._emit(said(pieces))
         if self._drafting is not None:
             self._drafting.room.give(text_bytes(pieces))
-
-    def _release(self) -> None:
-        """What the draft brings may be sent: at once, or sentence by sentence as each is proven."""
-        if self._drafting is not None and (self._proof is None or self.released):
-            self._drafting.release()
-        elif self._drafting is not None:
-            self._drafting.hurry()
 
     async def _show_sources(self) -> None:
         attempt = self._contest.attempt

@@ -16,7 +16,8 @@ from enum import Enum, auto
 
 from grading.grade import Grade
 from retrieval.faults import GatewayFault
-from streaming.ports import Cited, Piece, Stopped, Text
+from streaming.faults import AnswerIncomplete
+from streaming.ports import Cited, Piece, Stopped, StopReason, Text
 
 
 class State(Enum):
@@ -178,11 +179,11 @@ class Gate:
             return NOTHING
         return self._send(pieces, opened=False)
 
-    def _failed(self, fault: GatewayFault) -> Step:
+    def _failed(self, fault: GatewayFault, *, opened: bool = False) -> Step:
         self.held.clear()
         if fault.retryable and self._redrafts > 0 and not self._sent:
             self._redrafts -= 1
-            return self._start(self._from, opened=False)
+            return self._start(self._from, opened=opened)
         if self.state is State.HELD:
             self._fault = fault  # only a sufficient verdict makes this anyone's concern
             return NOTHING
@@ -203,8 +204,10 @@ class Gate:
     def _send(self, pieces: tuple[Piece, ...], *, opened: bool) -> Step:
         self.held.clear()
         send = tuple(p for p in pieces if not isinstance(p, Cited) or p.n in self.citable)
-        self._sent = self._sent or any(isinstance(p, Text) for p in send)
+        self._sent = self._sent or any(isinstance(p, Text) and p.text.strip() for p in send)
         stop = pieces[-1] if pieces and isinstance(pieces[-1], Stopped) else None
+        if stop is not None and stop.reason is StopReason.END and not self._sent:
+            return self._failed(AnswerIncomplete("the model ended its answer without a word"), opened=opened)
         assert self._grade is not None
         return Step(opened=opened, send=send, ending=Answered(self._grade, stop) if stop else None)
 

@@ -15,6 +15,7 @@ from streaming.gate import (
     Gate,
     Graded,
     GradeFailed,
+    Signal,
     State,
     Unjudged,
 )
@@ -148,3 +149,24 @@ def test_a_second_verdict_changes_nothing() -> None:
     assert gate.step(Graded(BAD)) is NOTHING
     assert gate.step(GradeFailed(NO_VERDICT)) is NOTHING
     assert gate.state is State.RELEASED
+
+
+@pytest.mark.parametrize("said", [(), (Text(" "), Text("\n"))])
+@pytest.mark.parametrize("verdict_first", [True, False])
+def test_an_answer_without_a_word_is_no_answer(said: tuple[Text, ...], verdict_first: bool) -> None:
+    """A blank message that counts as finished (FIELD_REPORTS H2): drafted again unseen, then broken."""
+    gate = Gate(2, drafting=True, redrafts=1)
+    signals: list[Signal] = [Graded(GOOD), Drafted(1, (*said, STOP))]
+    steps = [gate.step(signal) for signal in (signals if verdict_first else signals[::-1])]
+    assert steps[-1].draft_from == (1, 2)
+    assert any(step.opened for step in steps)
+    broken = gate.step(Drafted(2, (STOP,))).ending
+    assert isinstance(broken, Broken)
+    assert broken.fault.type == "answer_incomplete"
+
+
+def test_a_model_that_declines_without_a_word_has_answered() -> None:
+    gate = Gate(2, drafting=True)
+    gate.step(Graded(GOOD))
+    stop = Stopped(StopReason.REFUSAL)
+    assert gate.step(Drafted(1, (stop,))).ending == Answered(GOOD, stop)
