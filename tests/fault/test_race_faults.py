@@ -311,6 +311,15 @@ def test_an_answer_past_its_deadline_is_refused_as_out_of_budget(backend: str) -
     assert [f.outcome for f in stage.facts.of(DraftClosed)] == ["timeout"]
 
 
+def test_a_grader_that_is_still_at_work_at_the_deadline_is_stopped_there(backend: str) -> None:
+    """Invariant 6: the answer is over at its deadline, not when the slowest racer is."""
+    limits = Limits(deadline_s=5.0, grade_timeout_s=60.0)
+    stage = play(backend, Stage(FakeGrader([(50.0, GOOD)]), drafts((0.0, (Text("a"),)), STOP), limits=limits))
+    assert stage.of(Refusal)[0].reason == "budget_exhausted"
+    assert stage.took_s == 5.0
+    assert stage.grader.running == 0
+
+
 def test_a_grader_fault_of_its_own_is_a_refusal_not_a_bad_grade(backend: str) -> None:
     stage = play(backend, Stage(FakeGrader([(0.0, GraderUnavailable("nonsense"))]), drafts(STOP)))
     assert stage.of(Refusal)[0].reason == "grader_unavailable"
