@@ -1,5 +1,6 @@
 """The embedded server's life: shared, adopted, stopped by the last (EMBEDDED.md)."""
 
+import contextlib
 import glob
 import importlib.util
 import os
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,21 @@ def home() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="gw-home-") as folder:
         Path(folder).chmod(0o711)
         yield Path(folder)
+        wait_until_nobody_is_at_work_for(folder)
+
+
+def wait_until_nobody_is_at_work_for(folder: str) -> None:
+    """A watcher woken by a kill looks after its home a moment longer than the test; what it makes there must not race the removal."""
+    deadline = time.monotonic() + 30
+    while at_work := [line for line in command_lines() if folder in line]:
+        assert time.monotonic() < deadline, at_work
+        time.sleep(0.02)
+
+
+def command_lines() -> Iterator[str]:
+    for process in glob.glob("/proc/[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            yield Path(process).read_bytes().decode(errors="replace")
 
 
 def start_user(home: Path) -> "subprocess.Popen[str]":
