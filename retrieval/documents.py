@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from pypdf import PdfReader
 
 from retrieval.chunk import Heading
-from retrieval.faults import DocumentUnreadable
+from retrieval.faults import DocumentKindUnknown, DocumentTooLarge, DocumentUnreadable
 from retrieval.markdown import markdown_page
 from retrieval.page import Page, tidy
 from retrieval.webpage import html_page
@@ -41,22 +41,20 @@ def read_bytes(path: Path, name: str) -> bytes:
         if not stat.S_ISREG(found.st_mode):
             raise DocumentUnreadable(f"{name}: not a plain file")  # a pipe would be waited on for ever
         if found.st_size > SIZE_LIMIT_BYTES:
-            raise DocumentUnreadable(f"{name}: larger than {SIZE_LIMIT_BYTES // 1024 // 1024} MiB")
+            raise too_large(name)
         return path.read_bytes()
     except OSError as error:
         raise DocumentUnreadable(f"{name}: {error.strerror or 'cannot be read'}") from error
 
 
-def parse_document(name: str, data: bytes) -> Document:
-    """The document in `data`; its kind follows from `name`'s ending. Blocks; meant for a worker thread.
+def parse_document(name: str, data: bytes, kind: str | None = None) -> Document:
+    """The document in `data`; its kind, unless given, follows from `name`'s ending. Blocks; meant for a worker thread.
 
     Raises DocumentUnreadable, naming it, when it is empty, corrupt, encrypted, not decodable, too big or of an unknown kind.
     """
-    kind = KINDS.get(PurePosixPath(name).suffix.lower())
-    if kind is None:
-        raise DocumentUnreadable(f"{name}: not Markdown, text, HTML or PDF")
+    kind = kind or kind_of(name)
     if len(data) > SIZE_LIMIT_BYTES:
-        raise DocumentUnreadable(f"{name}: larger than {SIZE_LIMIT_BYTES // 1024 // 1024} MiB")
+        raise too_large(name)
     if not data.strip():
         raise DocumentUnreadable(f"{name}: empty")
     try:
@@ -67,6 +65,19 @@ def parse_document(name: str, data: bytes) -> Document:
         raise DocumentUnreadable(f"{name}: holds no text" + (" (scanned pages?)" if kind == "pdf" else ""))
     title = page.title or (page.headings[0].words if page.headings else "") or PurePosixPath(name).stem
     return Document(title, page.text, kind, tuple(page.headings))
+
+
+def kind_of(name: str) -> str:
+    """The kind that `name`'s ending says. Raises DocumentKindUnknown."""
+    kind = KINDS.get(PurePosixPath(name).suffix.lower())
+    if kind is None:
+        raise DocumentKindUnknown(f"{name}: not Markdown, text, HTML or PDF")
+    return kind
+
+
+def too_large(name: str) -> DocumentTooLarge:
+    """The fault of a document over the limit."""
+    return DocumentTooLarge(f"{name}: larger than {SIZE_LIMIT_BYTES // 1024 // 1024} MiB")
 
 
 KINDS = {

@@ -46,6 +46,18 @@ class DocumentUnreadable(GatewayFault):
     type = "document_unreadable"
 
 
+class DocumentTooLarge(DocumentUnreadable):
+    """Raised when a document has more bytes than are read; the message names it and says how many are."""
+
+    type = "document_too_large"
+
+
+class DocumentKindUnknown(DocumentUnreadable):
+    """Raised when a document is of a kind that is not read; the message names it and says which are."""
+
+    type = "unsupported_document"
+
+
 class DatabaseMissing(GatewayFault):
     """Raised when no database is configured and the embedded one cannot be started; the message says what to do."""
 

@@ -1,6 +1,5 @@
 """Ingest: a folder's documents -> the store, reading only what has changed."""
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -8,15 +7,14 @@ from pathlib import Path, PurePosixPath
 
 from anyio import to_thread
 
-from retrieval.chunk import Chunk, Chunking, chunk, titled
+from retrieval.chunk import Chunking
 from retrieval.cleaning import storable
-from retrieval.documents import KINDS, Document, parse_document, read_bytes
-from retrieval.faults import DocumentUnreadable, EmbeddingFailed, GatewayFault
-from retrieval.passage import Scalar
-from retrieval.ports import Embedder, Vector
-from retrieval.store import Collection, Content, PassageStore, Source
+from retrieval.documents import KINDS, read_bytes
+from retrieval.faults import DocumentUnreadable
+from retrieval.intake import Intake, Raw, Taken
+from retrieval.ports import Embedder
+from retrieval.store import Collection, PassageStore
 
-BATCH_PASSAGES = 32  # about a second of embedding: cancellation and progress are no slower than that
 SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "CVS"})  # and every folder whose name begins with a dot
 
 
@@ -125,8 +123,9 @@ class _Ingest:
         progress: Callable[[Progress], None],
     ) -> None:
         self._files, self._store, self._collection = files, store, collection
-        self._embedder, self._chunking, self._progress = embedder, chunking, progress
+        self._progress = progress
         self._root = storable(str(files.folder))
+        self._intake = Intake(store, collection, embedder, chunking, self._root)
         self._report = Report()
 
     async def run(self) -> Report:
@@ -144,53 +143,17 @@ class _Ingest:
     async def _one(self, name: str, known_hash: str | None) -> None:
         try:
             data = await to_thread.run_sync(read_bytes, self._files.folder / name, storable(name))
-            content_hash = hashlib.sha256(data).hexdigest()
-            if content_hash == known_hash:
-                self._report = replace(self._report, unchanged=self._report.unchanged + 1)
-                return
-            document, chunks = await to_thread.run_sync(self._read, storable(name), data, abandon_on_cancel=True)
+            self._count(await self._intake.take(Raw(storable(name), data), known_hash))
         except DocumentUnreadable as fault:
             self._leave_out(storable(name), str(fault).removeprefix(f"{storable(name)}: "))
-            return
-        content = Content(
-            document.title, chunks, await self._embed(document.title, chunks), self._metadata(name, document)
-        )
-        await self._store.replace(
-            self._collection, self._id(name), Source(self._root, storable(name), content_hash), content
-        )
-        self._count(known_hash is None, len(chunks))
 
-    def _read(self, name: str, data: bytes) -> tuple[Document, tuple[Chunk, ...]]:
-        document = parse_document(name, data)
-        return document, chunk(document.text, document.headings, self._chunking)
-
-    async def _embed(self, title: str, chunks: tuple[Chunk, ...]) -> list[Vector]:
-        """One vector per chunk, of its title and text: a section's heading says what its sentences leave out."""
-        texts = [f"{titled(title, one.headings)}\n{one.text}" for one in chunks]
-        vectors: list[Vector] = []
-        for at in range(0, len(texts), BATCH_PASSAGES):
-            try:
-                vectors += await self._embedder.embed_passages(texts[at : at + BATCH_PASSAGES])
-            except GatewayFault:
-                raise
-            except Exception as error:
-                raise EmbeddingFailed(f"passages of {title!r} could not be embedded") from error
-        return vectors
-
-    def _metadata(self, name: str, document: Document) -> dict[str, Scalar]:
-        return {"source": storable(name), "kind": document.kind}
-
-    def _id(self, name: str) -> str:
-        """The same for the same file in the same collection, so that a changed document keeps its id."""
-        key = "\0".join((self._collection.tenant, self._collection.name, self._root, storable(name)))
-        return f"doc_{hashlib.sha256(key.encode()).hexdigest()[:20]}"
-
-    def _count(self, is_new: bool, passages: int) -> None:
+    def _count(self, taken: Taken) -> None:
         self._report = replace(
             self._report,
-            added=self._report.added + is_new,
-            changed=self._report.changed + (not is_new),
-            passages=self._report.passages + passages,
+            added=self._report.added + (taken.outcome == "added"),
+            changed=self._report.changed + (taken.outcome == "changed"),
+            unchanged=self._report.unchanged + (taken.outcome == "unchanged"),
+            passages=self._report.passages + taken.passages,
         )
 
     def _leave_out(self, name: str, why: str) -> None:

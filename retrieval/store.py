@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from pgvector import Vector as PgVector
@@ -188,7 +188,43 @@ class PassageStore:
 
         return await self._pool.run(read)
 
+    async def content_hash(self, document_id: str) -> str | None:
+        """The content hash of one document; None where there is none."""
 
+        async def read(connection: Connection) -> str | None:
+            found = await connection.execute("SELECT content_hash FROM document WHERE id = %s", (document_id,))
+            row = await found.fetchone()
+            return None if row is None else str(row[0])
+
+        return await self._pool.run(read)
+
+    async def newest(
+        self, limit: int, before: tuple[datetime, str] | None, collection: str = "default", tenant: str = "default"
+    ) -> tuple[StoredDocument, ...]:
+        """At most `limit` documents, the newest first, those after the one that `before` (its `ingested_at` and id) names.
+
+        Raises CollectionNotFound when there is no such collection.
+        """
+        at, after_id = before or (datetime.max.replace(tzinfo=UTC), "")
+
+        async def read(connection: Connection) -> tuple[StoredDocument, ...]:
+            async with connection.transaction():
+                row = await _find(connection, collection, tenant)
+                if row is None:
+                    raise CollectionNotFound(f"there is no collection named {collection!r}")
+                async with connection.cursor(row_factory=class_row(StoredDocument)) as cursor:
+                    await cursor.execute(_NEWEST, (row[0], at, storable(after_id), limit))
+                    return tuple(await cursor.fetchall())
+
+        return await self._pool.run(read)
+
+
+_NEWEST = """
+SELECT d.id, d.source, d.title, d.url, d.ingested_at,
+       (SELECT count(*) FROM passage p WHERE p.document_id = d.id) AS passages
+FROM document d WHERE d.collection_id = %s AND (d.ingested_at, d.id) < (%s, %s)
+ORDER BY d.ingested_at DESC, d.id DESC LIMIT %s
+"""
 _LIST = """
 SELECT d.id, d.source, d.title, d.url, d.ingested_at,
        (SELECT count(*) FROM passage p WHERE p.document_id = d.id) AS passages

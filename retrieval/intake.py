@@ -1,0 +1,121 @@
+"""Intake: one document's bytes -> its passages in the store, whole or not at all."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from anyio import to_thread
+
+from retrieval.chunk import Chunk, Chunking, chunk, titled
+from retrieval.cleaning import storable
+from retrieval.documents import Document, parse_document
+from retrieval.faults import EmbeddingFailed, GatewayFault
+from retrieval.passage import Scalar
+from retrieval.ports import Embedder, Vector
+from retrieval.store import Collection, Content, PassageStore, Source
+
+BATCH_PASSAGES = 32  # about a second of embedding: cancellation and progress are no slower than that
+
+Outcome = Literal["added", "changed", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A document as it came: `name` is its identity below a root. What is None follows from the name's ending and the document."""
+
+    name: str
+    data: bytes
+    kind: str | None = None
+    title: str | None = None
+    url: str | None = None
+    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of a document; `passages` are those stored now, none for one that has not changed."""
+
+    id: str
+    title: str
+    outcome: Outcome
+    passages: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    content_hash: str
+    document: Document | None  # None: not changed
+    chunks: tuple[Chunk, ...] = ()
+
+
+def _silent(done: int, total: int) -> None:
+    """Reports to nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """Takes documents of one `root` into one collection."""
+
+    store: PassageStore
+    collection: Collection
+    embedder: Embedder
+    chunking: Chunking
+    root: str
+
+    async def take(self, raw: Raw, known_hash: str | None, progress: Callable[[int, int], None] = _silent) -> Taken:
+        """Stores `raw` in place of what its name stood for, in one transaction, unless `known_hash` says that it has not changed.
+
+        `progress` is told how many of its passages are embedded. Reading and cutting happen on a worker thread. Raises DocumentUnreadable,
+        EmbeddingFailed, or as PassageStore.replace. Cancelled or failed, nothing of it is stored and what was stored before stays.
+        """
+        name = storable(raw.name)
+        read = await to_thread.run_sync(self._read, name, raw, known_hash, abandon_on_cancel=True)
+        if read.document is None:
+            return Taken(self.id_of(name), "", "unchanged", 0)
+        title = raw.title or read.document.title
+        vectors = await self._embed(title, read.chunks, progress)
+        metadata = {**raw.metadata, "source": name, "kind": read.document.kind}
+        await self.store.replace(
+            self.collection,
+            self.id_of(name),
+            Source(self.root, name, read.content_hash, raw.url),
+            Content(title, read.chunks, vectors, metadata),
+        )
+        return Taken(self.id_of(name), title, "added" if known_hash is None else "changed", len(read.chunks))
+
+    def id_of(self, name: str) -> str:
+        """The same for the same name in the same collection, so that a changed document keeps its id."""
+        key = "\0".join((self.collection.tenant, self.collection.name, self.root, storable(name)))
+        return f"doc_{hashlib.sha256(key.encode()).hexdigest()[:20]}"
+
+    def _read(self, name: str, raw: Raw, known_hash: str | None) -> _Read:
+        content_hash = hash_of(raw)
+        if content_hash == known_hash:
+            return _Read(content_hash, None)
+        document = parse_document(name, raw.data, raw.kind)
+        return _Read(content_hash, document, chunk(document.text, document.headings, self.chunking))
+
+    async def _embed(self, title: str, chunks: tuple[Chunk, ...], progress: Callable[[int, int], None]) -> list[Vector]:
+        """One vector per chunk, of its title and text: a section's heading says what its sentences leave out."""
+        texts = [f"{titled(title, one.headings)}\n{one.text}" for one in chunks]
+        vectors: list[Vector] = []
+        for at in range(0, len(texts), BATCH_PASSAGES):
+            progress(at, len(texts))
+            try:
+                vectors += await self.embedder.embed_passages(texts[at : at + BATCH_PASSAGES])
+            except GatewayFault:
+                raise
+            except Exception as error:
+                raise EmbeddingFailed(f"passages of {title!r} could not be embedded") from error
+        progress(len(texts), len(texts))
+        return vectors
+
+
+def hash_of(raw: Raw) -> str:
+    """The SHA-256 of the bytes, and of what was said beside them where something was: either, changed, makes a changed document."""
+    digest = hashlib.sha256(raw.data)
+    beside = (raw.kind, raw.title, raw.url, *sorted(raw.metadata.items()))
+    if any(beside):
+        digest.update(repr(beside).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
