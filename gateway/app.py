@@ -6,13 +6,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.answers import ROUTE, Answers
+from gateway.answers import Answers, Form
 from gateway.gap_routes import ROUTE as GAPS_ROUTE
 from gateway.gap_routes import Gaps
 from gateway.health import Healthz, Readyz
 from gateway.house import House
-from gateway.problems import MethodNotAllowed, RouteNotFound, body_of, dumps, status_of
+from gateway.native_form import NativeForm
+from gateway.problems import MethodNotAllowed, RouteNotFound, body_of, status_of
+from gateway.web import ROUTES as PAGE_ROUTES
+from gateway.web import Page
 from retrieval.faults import GatewayFault
+from streaming.wire.format import dumps
 
 JSON = "application/json"
 
@@ -21,15 +25,21 @@ def application(house: House) -> Starlette:
     """The ASGI application that serves `house`. The house outlives it: whoever put it together closes it."""
     app = Starlette(
         routes=[
-            Route(ROUTE, Answers(house), methods=["POST"]),
+            *(Route(form.path, Answers(house, form), methods=["POST"]) for form in forms()),
             Route(GAPS_ROUTE, Gaps(house), methods=["GET"]),
             Route("/healthz", Healthz(), methods=["GET"]),
             Route("/readyz", Readyz(house), methods=["GET"]),
+            *(Route(path, Page(), methods=["GET"]) for path in PAGE_ROUTES),
         ],
         exception_handlers={404: not_found, 405: method_not_allowed, 500: broken},
     )
     app.router.redirect_slashes = False  # a redirected POST is sent again by some clients, as a GET by others
     return app
+
+
+def forms() -> tuple[Form, ...]:
+    """The forms in which a question is taken."""
+    return (NativeForm(),)
 
 
 def not_found(request: Request, error: Exception) -> Response:  # noqa: ARG001

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from gateway.problems import HeadTooLarge, HeadTooSlow, MalformedHttp, body_of, dumps, status_of
+from gateway.problems import HeadTooLarge, HeadTooSlow, MalformedHttp, body_of, status_of
 from gateway.sse import ABORT
 from retrieval.faults import GatewayFault
+from streaming.wire.format import dumps
 
 if TYPE_CHECKING:
     from asyncio import Transport

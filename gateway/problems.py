@@ -1,6 +1,5 @@
 """Problems: which fault is which HTTP status, said in one table, and how a fault looks as a JSON body."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -17,9 +16,9 @@ from retrieval.faults import (
     RetrievalUnavailable,
 )
 from streaming.faults import GeneratorFault, GeneratorOverloaded
+from streaming.wire.format import dumps
 
 JSON = b"application/json"
-ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))  # one, as each token passes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +186,6 @@ def headers_of(fault: GatewayFault, status: int) -> list[tuple[bytes, bytes]]:
     if leaves_body_unread(fault):
         headers.append((b"connection", b"close"))
     return headers
-
-
-def dumps(value: object) -> bytes:
-    """`value` as JSON in pure ASCII: lone surrogates and odd line separators are escapes, NaN is an error of ours."""
-    return ENCODER.encode(value).encode("ascii")
 
 
 async def send_json(

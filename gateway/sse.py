@@ -1,6 +1,6 @@
-"""Server-sent events: an outbox of event batches to a client's socket. The only importer of sse-starlette.
+"""Server-sent events: the batches of an answer, in a wire format, to a client's socket. The only importer of sse-starlette.
 
-The response holds no task group, scope or span of ours; it reads an outbox that it does not own. What it writes of one batch is
+The response holds no task group, scope or span of ours; it reads batches that it does not own. What it writes of one batch is
 one `send`. It ends right after `done`, whatever else of the answer is still being closed.
 """
 
@@ -8,16 +8,16 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import anyio
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import EventSourceResponse
 from sse_starlette.sse import SendTimeoutError
 from starlette.types import Message, Receive, Scope, Send
 
-from gateway.outbox import Outbox
-from gateway.problems import dumps
-from streaming.events import Done, Event, Token
-from streaming.wire.native import named
+from gateway.outbox import Batch
+from streaming.events import Done, Token
+from streaming.wire.format import Wire
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,6 @@ ABORT = "gateway.abort"  # the ASGI extension by which our server lets a dead co
 ABORT_LIMIT_S = 1.0
 HEADERS = {"Cache-Control": "no-cache, no-transform"}
 MEDIA_TYPE = "text/event-stream"
-PING = b": ping\n"  # no blank line: a client that dispatches on one would read an empty event (FIELD_REPORTS H1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +36,20 @@ class SseSettings:
     charset: bool = False
 
 
-class Frames:
-    """The bytes of an outbox's batches, one chunk each, up to and with `done`. An iterator, not a generator: nothing to clean up."""
+class Batches(Protocol):
+    """Where the batches of an answer come from, in order: an outbox, or what kept them."""
 
-    def __init__(self, answer_id: str, outbox: Outbox) -> None:
-        self._answer_id = answer_id
-        self._outbox = outbox
-        self._sent = 0
+    async def take(self) -> Batch:
+        """The next batch, when there is one. Cancellation loses nothing."""
+        ...
+
+
+class Frames:
+    """The bytes of an answer's batches, a chunk each, up to and with `done`. An iterator, not a generator: nothing to clean up."""
+
+    def __init__(self, wire: Wire, batches: Batches) -> None:
+        self.wire = wire
+        self._batches = batches
         self.first_answer_chunk: bytes | None = None
         self.is_done = False
 
@@ -51,28 +57,20 @@ class Frames:
         return self
 
     async def __anext__(self) -> bytes:
-        if self.is_done:
-            raise StopAsyncIteration
-        return self._chunk(await self._outbox.take())
+        while not self.is_done:
+            batch = await self._batches.take()
+            chunk = self.wire.chunk(batch)
+            self._look(batch, chunk)
+            if chunk:
+                return chunk
+        raise StopAsyncIteration
 
-    def _chunk(self, batch: tuple[Event, ...]) -> bytes:
-        frames = []
+    def _look(self, batch: Batch, chunk: bytes) -> None:
         for event in batch:
-            self._sent += 1
-            frames.append(frame(f"{self._answer_id}.{self._sent}", event))
+            if self.first_answer_chunk is None and isinstance(event, Token):
+                self.first_answer_chunk = chunk
             if isinstance(event, Done):
                 self.is_done = True
-                break
-        chunk = b"".join(frames)
-        if self.first_answer_chunk is None and any(isinstance(event, Token) for event in batch):
-            self.first_answer_chunk = chunk
-        return chunk
-
-
-def frame(event_id: str, event: Event) -> bytes:
-    """One event as it is on the wire: id, name, one line of ASCII JSON, LF line ends."""
-    name, data = named(event)
-    return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id.encode("ascii"), name.encode("ascii"), dumps(data))
 
 
 class Stream(EventSourceResponse):
@@ -115,10 +113,10 @@ async def stream(
     """
     response = Stream(
         frames,
-        headers=HEADERS,
+        headers={**HEADERS, **frames.wire.headers},
         media_type=f"{MEDIA_TYPE}; charset=utf-8" if settings.charset else MEDIA_TYPE,
         ping=settings.ping_s,
-        ping_message_factory=ping,
+        ping_message_factory=lambda: frames.wire.ping,  # type: ignore[arg-type,return-value]  # bytes pass as they are
         send_timeout=settings.send_timeout_s,
         sep="\n",
     )
@@ -164,11 +162,6 @@ async def drop(scope: Scope, receive: Receive) -> None:
         with anyio.move_on_after(ABORT_LIMIT_S):
             while (await receive())["type"] != "http.disconnect":
                 pass
-
-
-def ping() -> ServerSentEvent:
-    """A comment, with no id and no retry: it keeps proxies awake and no client sees it."""
-    return PING  # type: ignore[return-value]  # bytes pass as they are
 
 
 def media_type_as_given(headers: list[tuple[bytes, bytes]], media_type: str) -> list[tuple[bytes, bytes]]:

@@ -1,6 +1,6 @@
 """The native wire: events as names and JSON objects, exactly as the contract lists them. Pure."""
 
-import math
+from collections.abc import Mapping
 from typing import assert_never
 
 from retrieval.passage import Passage
@@ -18,10 +18,56 @@ from streaming.events import (
     Token,
     Verification,
 )
+from streaming.wire.format import PING, Json, dumps, given, number
+from streaming.wire.told import Told
 
 SNIPPET_CHARACTERS = 300  # a glance at a source: about three lines
 
-Json = dict[str, object]
+
+class Native:
+    """An answer in the native format (wire.format.Wire): every event has an id, `<answer_id>.<n>`, n from `sent` + 1."""
+
+    ping = PING
+
+    def __init__(self, answer_id: str, sent: int = 0) -> None:
+        self._answer_id = answer_id
+        self._sent = sent
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {}
+
+    def chunk(self, batch: tuple[Event, ...]) -> bytes:
+        frames = []
+        for event in batch:
+            self._sent += 1
+            frames.append(frame(f"{self._answer_id}.{self._sent}", event))
+        return b"".join(frames)
+
+
+def frame(event_id: str, event: Event) -> bytes:
+    """One event as it is on the wire: id, name, one line of ASCII JSON, LF line ends."""
+    name, data = named(event)
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id.encode("ascii"), name.encode("ascii"), dumps(data))
+
+
+def whole(told: Told, answer_id: str, trace_id: str) -> Json:
+    """The answer as one body, or `{"error": ...}` when it failed: half an answer is not passed off as one."""
+    ids: Json = {"answer_id": answer_id, "trace_id": trace_id}
+    if told.failed is not None:
+        return {"error": named(told.failed)[1] | ids}
+    return (
+        ids
+        | ({} if told.done is None else named(told.done)[1])
+        | {
+            "answer": told.text,
+            "sources": [] if told.sources is None else named(told.sources)[1]["passages"],
+            "citations": [named(citation)[1] for citation in told.citations],
+            "retries": [named(retry)[1] for retry in told.retries],
+            "refusal": None if told.refusal is None else named(told.refusal)[1],
+        }
+        | ({} if told.verification is None else {"verification": named(told.verification)[1]})
+    )
 
 
 def named(event: Event) -> tuple[str, Json]:
@@ -105,13 +151,3 @@ def snippet(text: str) -> str:
     cut = text[:SNIPPET_CHARACTERS]
     space = cut.rfind(" ", SNIPPET_CHARACTERS // 2)
     return (cut[:space] if space > 0 else cut).rstrip() + "…"
-
-
-def number(value: float) -> float | None:
-    """A plain finite float, or None: no score, however made, can break the JSON that it is written into."""
-    return float(value) if math.isfinite(value) else None
-
-
-def given(name: str, value: object | None) -> Json:
-    """The field, or nothing when there is no value."""
-    return {} if value is None else {name: value}

@@ -8,19 +8,17 @@ from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any, get_args
 
-import anyio
 import pytest
 from pydantic import AliasChoices
 
 from gateway import body, cli, conventions, request
 from gateway.providers.local.extractive import PREAMBLE
 from gateway.settings import CONFIG_VARIABLE, PREFIX, Settings, default_home
-from gateway.whole import Whole
 from retrieval import chunk, documents, ingest
 from retrieval.passage import Passage
 from streaming import events
-from streaming.answer import Ask
-from streaming.wire.native import named
+from streaming.wire.native import named, whole
+from streaming.wire.told import Told
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -178,13 +176,11 @@ def test_every_error_is_described_with_its_status_and_no_other_is() -> None:
 
 
 def test_the_whole_body_is_described_in_its_own_shape() -> None:
-    async def fold() -> dict[str, object]:
-        whole = Whole()
-        source = Passage("doc_1:0", "doc_1", "How it works", "A draft is held.", score=0.8)
-        await whole.take((events.Sources(1, ((1, source),)), events.Citation(1, 0, 1), EVENTS[-1]))
-        return whole.body(Ask("a", "t", "q"))
-
-    assert shape(example(page("wire.md"), "One JSON body: stream false")) == shape(anyio.run(fold))
+    told = Told()
+    source = Passage("doc_1:0", "doc_1", "How it works", "A draft is held.", score=0.8)
+    for event in (events.Sources(1, ((1, source),)), events.Citation(1, 0, 1), EVENTS[-1]):
+        told.take(event)
+    assert shape(example(page("wire.md"), "One JSON body: stream false")) == shape(whole(told, "a", "t"))
 
 
 def test_every_span_attribute_is_described_and_no_other_is() -> None:

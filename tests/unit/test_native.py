@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.problems import dumps
-from gateway.sse import frame
 from retrieval.passage import Passage
 from streaming.events import (
     Citation,
@@ -27,7 +25,8 @@ from streaming.events import (
     Token,
     Verification,
 )
-from streaming.wire.native import SNIPPET_CHARACTERS, named, snippet
+from streaming.wire.format import dumps
+from streaming.wire.native import SNIPPET_CHARACTERS, frame, named, snippet
 
 PASSAGE = Passage("p1", "d1", "Title", "Text.", url="https://x.test/1", score=0.5)
 BARE = Passage("p2", "d1", "Title", "Text.")

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.body import BODY_LIMIT_BYTES, check_content_type, check_size, parse
-from gateway.problems import BodyTooLarge, InvalidRequest, MalformedJson, WrongContentType, body_of, dumps
+from gateway.problems import BodyTooLarge, InvalidRequest, MalformedJson, WrongContentType, body_of
 from gateway.request import HISTORY_LIMIT, QUESTION_LIMIT, AnswerRequest, Options, answer_request
 from streaming.ports import Turn
+from streaming.wire.format import dumps
 
 TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=30)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXT
