@@ -7,6 +7,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.answers import Answers, Form
+from gateway.document_routes import ONE_ROUTE as DOCUMENT_ROUTE
+from gateway.document_routes import ROUTE as DOCUMENTS_ROUTE
+from gateway.document_routes import DocumentsRoute
 from gateway.gap_routes import ROUTE as GAPS_ROUTE
 from gateway.gap_routes import Gaps
 from gateway.health import Healthz, Readyz
@@ -26,6 +29,8 @@ def application(house: House) -> Starlette:
     app = Starlette(
         routes=[
             *(Route(form.path, Answers(house, form), methods=["POST"]) for form in forms()),
+            Route(DOCUMENTS_ROUTE, documents := DocumentsRoute(house), methods=["GET", "POST"]),
+            Route(DOCUMENT_ROUTE, documents, methods=["DELETE"]),
             Route(GAPS_ROUTE, Gaps(house), methods=["GET"]),
             Route("/healthz", Healthz(), methods=["GET"]),
             Route("/readyz", Readyz(house), methods=["GET"]),

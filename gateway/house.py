@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from gateway.documents import Documents, NoDocuments
 from gateway.gap_groups import GapGroups, NoGapGroups
 from gateway.keys import Keys
 from gateway.open_answers import OpenAnswers
 from gateway.request import Options
 from gateway.sse import SseSettings
 from gateway.telemetry import Telemetry
+from gateway.upload import UPLOAD_BYTES
 from grading.ports import Grader
 from streaming.answer import Parts
 from streaming.budget import Limits, Verify
@@ -39,6 +41,8 @@ class House:
     open_answers: OpenAnswers = field(default_factory=OpenAnswers)
     gaps: GapGroups = field(default_factory=NoGapGroups)
     graders: Mapping[str, Grader] = field(default_factory=dict)
+    documents: Documents = field(default_factory=NoDocuments)
+    upload_bytes: int = UPLOAD_BYTES
 
     def parts_for(self, options: Options, collection: str = "default") -> Parts:
         """The collaborators as one request wants them, with the grader of its collection."""

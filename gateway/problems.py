@@ -9,6 +9,8 @@ from grading.faults import GraderUnavailable
 from retrieval.faults import (
     CollectionNotFound,
     DatabaseMissing,
+    DocumentKindUnknown,
+    DocumentTooLarge,
     DocumentUnreadable,
     EmbeddingFailed,
     GatewayFault,
@@ -33,6 +35,12 @@ class MalformedJson(GatewayFault):
     """Raised when a body is not one JSON value in UTF-8: bad syntax, NaN, repeated names, nesting too deep."""
 
     type = "malformed_json"
+
+
+class MalformedMultipart(GatewayFault):
+    """Raised when a body is not the multipart/form-data that its header announces, or breaks off."""
+
+    type = "malformed_multipart"
 
 
 class InvalidRequest(GatewayFault):
@@ -95,6 +103,12 @@ class RouteNotFound(GatewayFault):
     type = "not_found"
 
 
+class DocumentNotFound(GatewayFault):
+    """Raised when no document has this id."""
+
+    type = "document_not_found"
+
+
 class MethodNotAllowed(GatewayFault):
     """Raised when the route exists and does not answer this method."""
 
@@ -111,14 +125,18 @@ class ShuttingDown(GatewayFault):
 STATUS: Mapping[type[GatewayFault], int] = {
     MalformedHttp: 400,
     MalformedJson: 400,
+    MalformedMultipart: 400,
     Unauthorized: 401,
     CollectionNotFound: 404,
+    DocumentNotFound: 404,
     RouteNotFound: 404,
     MethodNotAllowed: 405,
     HeadTooSlow: 408,
     BodyTooSlow: 408,
     BodyTooLarge: 413,
+    DocumentTooLarge: 413,
     WrongContentType: 415,
+    DocumentKindUnknown: 415,
     InvalidRequest: 422,
     DocumentUnreadable: 422,
     HeadTooLarge: 431,
@@ -133,7 +151,14 @@ STATUS: Mapping[type[GatewayFault], int] = {
     GatewayFault: 500,
 }
 RETRY_AFTER_S = {503: 5}  # long enough for a restart behind a load balancer, short enough for a person
-UNREAD = (Unauthorized, BodyTooSlow, BodyTooLarge, WrongContentType, ShuttingDown)  # raised before the body was read
+UNREAD = (
+    Unauthorized,
+    BodyTooSlow,
+    BodyTooLarge,
+    WrongContentType,
+    MalformedMultipart,
+    ShuttingDown,
+)  # raised before the body was read
 
 
 def status_of(fault: GatewayFault) -> int:

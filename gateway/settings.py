@@ -21,6 +21,7 @@ from gateway.graders import BY_A_SERVICE, ON_THE_MODELS_HERE, GraderName
 from gateway.providers.script import Script
 from gateway.source_settings import SourceTable, require_different, with_variables
 from gateway.telemetry import exports_traces
+from gateway.upload import UPLOAD_BYTES
 from streaming.budget import MAX_RETRIES, Limits, Verify
 from streaming.room import HOLD_LIMIT_BYTES
 
@@ -87,6 +88,7 @@ class Settings(BaseSettings):
     sources: tuple[SourceTable, ...] = ()
     cache: Cache = "off"
 
+    upload_bytes: Annotated[int, Field(ge=1_048_576, le=1_073_741_824)] = UPLOAD_BYTES
     send_timeout_s: Annotated[float, Field(gt=0, le=600)] = 20.0
     ping_s: Annotated[float, Field(gt=0, le=300)] = 15.0
     drain_grace_s: Annotated[float, Field(ge=0, le=3600)] = 20.0

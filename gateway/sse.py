@@ -6,7 +6,7 @@ one `send`. It ends right after `done`, whatever else of the answer is still bei
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,6 +42,39 @@ class Batches(Protocol):
     async def take(self) -> Batch:
         """The next batch, when there is one. Cancellation loses nothing."""
         ...
+
+
+class Head(Protocol):
+    """What a stream's response needs to know before its first chunk."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What is added to the response's headers."""
+        ...
+
+    @property
+    def ping(self) -> bytes:
+        """What is sent in silence."""
+        ...
+
+
+class Chunks(Protocol):
+    """What a response sends, chunk by chunk."""
+
+    @property
+    def wire(self) -> Head: ...
+
+    @property
+    def first_answer_chunk(self) -> bytes | None:
+        """The first chunk with answer text, once there is one."""
+        ...
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the last chunk was taken."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
 
 
 class Frames:
@@ -99,7 +132,7 @@ class Stream(EventSourceResponse):
 
 
 async def stream(
-    frames: Frames,
+    frames: Chunks,
     scope: Scope,
     receive: Receive,
     send: Send,

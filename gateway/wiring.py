@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
+from gateway.documents import NoDocuments, StoredDocuments
 from gateway.gap_groups import GapGroups, NoGapGroups
 from gateway.graders import Available, GraderName, grader_of, graders_of
 from gateway.house import House
@@ -145,6 +146,8 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
         sse=SseSettings(settings.ping_s, settings.send_timeout_s, settings.charset),
         graders=judges.graders,
         gaps=evidence.gap_groups,
+        documents=NoDocuments() if books is None else StoredDocuments(books.store, books.embedder),
+        upload_bytes=settings.upload_bytes,
     )
 
 

@@ -10,12 +10,12 @@ from pathlib import Path, PurePosixPath
 from pypdf import PdfReader
 
 from retrieval.chunk import Heading
-from retrieval.faults import DocumentKindUnknown, DocumentTooLarge, DocumentUnreadable
+from retrieval.faults import DocumentUnreadable
 from retrieval.markdown import markdown_page
 from retrieval.page import Page, tidy
+from retrieval.raw import SIZE_LIMIT_BYTES, kind_of, too_large
 from retrieval.webpage import html_page
 
-SIZE_LIMIT_BYTES = 32 * 1024 * 1024  # a 1,000-page PDF is about 10 MB; parsing takes about 10 times its size in memory
 PAGES_LIMIT = 5000
 
 
@@ -65,32 +65,6 @@ def parse_document(name: str, data: bytes, kind: str | None = None) -> Document:
         raise DocumentUnreadable(f"{name}: holds no text" + (" (scanned pages?)" if kind == "pdf" else ""))
     title = page.title or (page.headings[0].words if page.headings else "") or PurePosixPath(name).stem
     return Document(title, page.text, kind, tuple(page.headings))
-
-
-def kind_of(name: str) -> str:
-    """The kind that `name`'s ending says. Raises DocumentKindUnknown."""
-    kind = KINDS.get(PurePosixPath(name).suffix.lower())
-    if kind is None:
-        raise DocumentKindUnknown(f"{name}: not Markdown, text, HTML or PDF")
-    return kind
-
-
-def too_large(name: str) -> DocumentTooLarge:
-    """The fault of a document over the limit."""
-    return DocumentTooLarge(f"{name}: larger than {SIZE_LIMIT_BYTES // 1024 // 1024} MiB")
-
-
-KINDS = {
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".txt": "text",
-    ".text": "text",
-    ".rst": "text",
-    ".html": "html",
-    ".htm": "html",
-    ".xhtml": "html",
-    ".pdf": "pdf",
-}
 
 
 def _decoded(name: str, data: bytes) -> str:

@@ -9,10 +9,11 @@ from anyio import to_thread
 
 from retrieval.chunk import Chunking
 from retrieval.cleaning import storable
-from retrieval.documents import KINDS, read_bytes
+from retrieval.documents import read_bytes
 from retrieval.faults import DocumentUnreadable
-from retrieval.intake import Intake, Raw, Taken
+from retrieval.intake import Intake, Taken
 from retrieval.ports import Embedder
+from retrieval.raw import KINDS, Raw
 from retrieval.store import Collection, PassageStore
 
 SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "CVS"})  # and every folder whose name begins with a dot

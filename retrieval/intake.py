@@ -1,8 +1,8 @@
 """Intake: one document's bytes -> its passages in the store, whole or not at all."""
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 from anyio import to_thread
@@ -11,25 +11,13 @@ from retrieval.chunk import Chunk, Chunking, chunk, titled
 from retrieval.cleaning import storable
 from retrieval.documents import Document, parse_document
 from retrieval.faults import EmbeddingFailed, GatewayFault
-from retrieval.passage import Scalar
 from retrieval.ports import Embedder, Vector
+from retrieval.raw import Raw
 from retrieval.store import Collection, Content, PassageStore, Source
 
 BATCH_PASSAGES = 32  # about a second of embedding: cancellation and progress are no slower than that
 
 Outcome = Literal["added", "changed", "unchanged"]
-
-
-@dataclass(frozen=True, slots=True)
-class Raw:
-    """A document as it came: `name` is its identity below a root. What is None follows from the name's ending and the document."""
-
-    name: str
-    data: bytes
-    kind: str | None = None
-    title: str | None = None
-    url: str | None = None
-    metadata: Mapping[str, Scalar] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

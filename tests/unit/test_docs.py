@@ -14,7 +14,7 @@ from pydantic import AliasChoices
 from gateway import body, cli, conventions, request
 from gateway.providers.local.extractive import PREAMBLE
 from gateway.settings import CONFIG_VARIABLE, PREFIX, Settings, default_home
-from retrieval import chunk, documents, ingest
+from retrieval import chunk, documents, ingest, raw
 from retrieval.passage import Passage
 from streaming import events
 from streaming.wire.native import named, whole
@@ -211,7 +211,7 @@ def test_every_exit_code_is_described() -> None:
         ("operations.md", f"{request.DEADLINE_LEAST_S:g} to {request.DEADLINE_LIMIT_S:g} s"),
         ("retrieval.md", f"about {chunk.Chunking().target_tokens} tokens long"),
         ("retrieval.md", f"share about {chunk.Chunking().overlap_tokens} tokens"),
-        ("retrieval.md", f"at most {documents.SIZE_LIMIT_BYTES // 2**20} MiB"),
+        ("retrieval.md", f"at most {raw.SIZE_LIMIT_BYTES // 2**20} MiB"),
         ("retrieval.md", f"at most {documents.PAGES_LIMIT:,} pages"),
         ("models.md", PREAMBLE.strip()),
     ],
@@ -223,7 +223,7 @@ def test_a_figure_in_the_documents_is_the_one_in_the_code(name: str, figure: str
 def test_every_ending_that_is_ingested_is_described_and_no_other_is() -> None:
     text = page("retrieval.md")
     cells = "".join(row[1] for row in rows(text, "Which file formats are ingested"))
-    assert set(re.findall(r"`(\.\w+)`", cells)) == documents.KINDS.keys()
+    assert set(re.findall(r"`(\.\w+)`", cells)) == raw.KINDS.keys()
     assert all(f"`{folder}`" in text for folder in ingest.SKIPPED_FOLDERS)
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.documents import SIZE_LIMIT_BYTES, Document, parse_document, read_document
+from retrieval.documents import Document, parse_document, read_document
 from retrieval.faults import DocumentUnreadable
+from retrieval.raw import SIZE_LIMIT_BYTES
 from tests.support.pdf import encrypted, pdf
 
 MARKDOWN = """---
