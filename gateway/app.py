@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.answers import Answers, Form
+from gateway.chat_completions import ChatCompletions
 from gateway.document_routes import ONE_ROUTE as DOCUMENT_ROUTE
 from gateway.document_routes import ROUTE as DOCUMENTS_ROUTE
 from gateway.document_routes import DocumentsRoute
@@ -14,8 +15,13 @@ from gateway.gap_routes import ROUTE as GAPS_ROUTE
 from gateway.gap_routes import Gaps
 from gateway.health import Healthz, Readyz
 from gateway.house import House
+from gateway.models_route import ONE_ROUTE as MODEL_ROUTE
+from gateway.models_route import ROUTE as MODELS_ROUTE
+from gateway.models_route import ModelsRoute
 from gateway.native_form import NativeForm
 from gateway.problems import MethodNotAllowed, RouteNotFound, body_of, status_of
+from gateway.profiles import Profiles
+from gateway.ui_chat import UiChat
 from gateway.web import ROUTES as PAGE_ROUTES
 from gateway.web import Page
 from retrieval.faults import GatewayFault
@@ -28,7 +34,9 @@ def application(house: House) -> Starlette:
     """The ASGI application that serves `house`. The house outlives it: whoever put it together closes it."""
     app = Starlette(
         routes=[
-            *(Route(form.path, Answers(house, form), methods=["POST"]) for form in forms()),
+            *(Route(form.path, Answers(house, form), methods=["POST"]) for form in forms(house.profiles)),
+            Route(MODELS_ROUTE, models := ModelsRoute(house), methods=["GET"]),
+            Route(MODEL_ROUTE, models, methods=["GET"]),
             Route(DOCUMENTS_ROUTE, documents := DocumentsRoute(house), methods=["GET", "POST"]),
             Route(DOCUMENT_ROUTE, documents, methods=["DELETE"]),
             Route(GAPS_ROUTE, Gaps(house), methods=["GET"]),
@@ -42,9 +50,9 @@ def application(house: House) -> Starlette:
     return app
 
 
-def forms() -> tuple[Form, ...]:
+def forms(profiles: Profiles) -> tuple[Form, ...]:
     """The forms in which a question is taken."""
-    return (NativeForm(),)
+    return NativeForm(), ChatCompletions(profiles), UiChat(profiles)
 
 
 def not_found(request: Request, error: Exception) -> Response:  # noqa: ARG001

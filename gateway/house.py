@@ -8,6 +8,7 @@ from gateway.documents import Documents, NoDocuments
 from gateway.gap_groups import GapGroups, NoGapGroups
 from gateway.keys import Keys
 from gateway.open_answers import OpenAnswers
+from gateway.profiles import Profiles
 from gateway.request import Options
 from gateway.sse import SseSettings
 from gateway.telemetry import Telemetry
@@ -41,12 +42,15 @@ class House:
     open_answers: OpenAnswers = field(default_factory=OpenAnswers)
     gaps: GapGroups = field(default_factory=NoGapGroups)
     graders: Mapping[str, Grader] = field(default_factory=dict)
+    profiles: Profiles = field(default_factory=Profiles)
     documents: Documents = field(default_factory=NoDocuments)
     upload_bytes: int = UPLOAD_BYTES
 
     def parts_for(self, options: Options, collection: str = "default") -> Parts:
         """The collaborators as one request wants them, with the grader of its collection."""
-        parts = replace(self.parts, grader=self.graders.get(collection, self.parts.grader))
+        parts = replace(self.parts, grader=options.grader or self.graders.get(collection, self.parts.grader))
+        if options.generator is not None:
+            parts = replace(parts, generator=options.generator, cache=None)  # what is kept there another model wrote
         match options.speculate:
             case "always":
                 return replace(parts, speculator=Always())
@@ -63,4 +67,5 @@ class House:
             max_retries=self.limits.max_retries if retries is None else retries,
             deadline_s=self.limits.deadline_s if deadline_s is None else min(deadline_s, self.limits.deadline_s),
             verify=self.limits.verify if verify is None else Verify(verify),
+            output_tokens=min(self.limits.output_tokens, options.output_tokens or self.limits.output_tokens),
         )

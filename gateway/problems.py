@@ -109,6 +109,12 @@ class DocumentNotFound(GatewayFault):
     type = "document_not_found"
 
 
+class ModelNotFound(GatewayFault):
+    """Raised when no profile has the name that a request gives as its model."""
+
+    type = "model_not_found"
+
+
 class MethodNotAllowed(GatewayFault):
     """Raised when the route exists and does not answer this method."""
 
@@ -129,6 +135,7 @@ STATUS: Mapping[type[GatewayFault], int] = {
     Unauthorized: 401,
     CollectionNotFound: 404,
     DocumentNotFound: 404,
+    ModelNotFound: 404,
     RouteNotFound: 404,
     MethodNotAllowed: 405,
     HeadTooSlow: 408,
@@ -202,8 +209,8 @@ def leaves_body_unread(fault: GatewayFault) -> bool:
 
 
 def headers_of(fault: GatewayFault, status: int) -> list[tuple[bytes, bytes]]:
-    """The headers that `fault` adds: Retry-After, WWW-Authenticate, Connection."""
-    headers = []
+    """The headers that `fault` adds: Retry-After, WWW-Authenticate, Connection; what keeps OpenAI's clients from asking again."""
+    headers = [] if fault.retryable else [(b"x-should-retry", b"false")]
     if status in RETRY_AFTER_S:
         headers.append((b"retry-after", str(RETRY_AFTER_S[status]).encode()))
     if isinstance(fault, Unauthorized):

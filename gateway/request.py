@@ -10,9 +10,10 @@ from pydantic_core import ErrorDetails
 from gateway.cleaning import clean, is_blank
 from gateway.problems import Field as BadField
 from gateway.problems import InvalidRequest
+from grading.ports import Grader
 from retrieval.passage import Scalar
 from streaming.budget import MAX_RETRIES
-from streaming.ports import Turn
+from streaming.ports import Generator, Turn
 
 QUESTION_LIMIT = 8_000  # characters, after cleaning
 TURNS_LIMIT = 50
@@ -58,12 +59,15 @@ class AnswerBody(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What one request may choose; None keeps the server's setting."""
+    """What one request, or the profile that it names, may choose; None keeps the server's setting."""
 
     speculate: Literal["never", "always"] | None = None
     max_retries: int | None = None
     deadline_s: float | None = None
     verify: Literal["off", "annotate", "gate"] | None = None
+    output_tokens: int | None = None
+    generator: Generator | None = None
+    grader: Grader | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from pydantic_settings import (
 )
 
 from gateway.graders import BY_A_SERVICE, ON_THE_MODELS_HERE, GraderName
+from gateway.profile_settings import ProfileTable, require_different_names
 from gateway.providers.script import Script
 from gateway.source_settings import SourceTable, require_different, with_variables
 from gateway.telemetry import exports_traces
@@ -86,6 +87,7 @@ class Settings(BaseSettings):
     embeddings_dimensions: Annotated[int, Field(ge=1, le=16_000)] | None = None
 
     sources: tuple[SourceTable, ...] = ()
+    profiles: tuple[ProfileTable, ...] = ()
     cache: Cache = "off"
 
     upload_bytes: Annotated[int, Field(ge=1_048_576, le=1_073_741_824)] = UPLOAD_BYTES
@@ -125,6 +127,11 @@ class Settings(BaseSettings):
     def _are_different(cls, value: tuple[SourceTable, ...]) -> tuple[SourceTable, ...]:
         return require_different(value)
 
+    @field_validator("profiles")
+    @classmethod
+    def _are_named_apart(cls, value: tuple[ProfileTable, ...]) -> tuple[ProfileTable, ...]:
+        return require_different_names(value)
+
     @field_validator("speculate", mode="before")
     @classmethod
     def _not_adaptive(cls, value: object) -> object:
@@ -153,6 +160,8 @@ class Settings(BaseSettings):
             raise PydanticCustomError(
                 "embeddings", "GATEWAY_EMBEDDINGS_URL needs GATEWAY_EMBEDDINGS_MODEL and GATEWAY_EMBEDDINGS_DIMENSIONS"
             )
+        if any(profile.names_a_model for profile in self.profiles) and self.chosen_provider != "anthropic":
+            raise PydanticCustomError("profiles", "GATEWAY_PROFILES names a model of Anthropic: set ANTHROPIC_API_KEY")
         if len(set(self.graders)) < len(self.graders):
             raise PydanticCustomError("graders", "GATEWAY_GRADERS names a grader twice")
         if BY_A_SERVICE.intersection(self.graders) and self.chosen_provider == "local":

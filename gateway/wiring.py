@@ -14,6 +14,8 @@ from gateway.graders import Available, GraderName, grader_of, graders_of
 from gateway.house import House
 from gateway.keys import Keys
 from gateway.library import AnyCollection, KnownCollections
+from gateway.profiles import Profiles
+from gateway.profiles_of import Models, profiles_of
 from gateway.settings import Settings, Speculate
 from gateway.sources import open_sources
 from gateway.sse import SseSettings
@@ -47,15 +49,17 @@ class Voices:
     rewriter: Rewriter
     verifier: Verifier
     graders: Mapping[GraderName, Grader] = field(default_factory=dict)
+    models: Models | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Judges:
-    """Who grades, also for the collections that have a calibration of their own, and whose voices are heard."""
+    """Who grades, also for the collections that have a calibration of their own, and whose voices are heard; the profiles."""
 
     grader: Grader
     voices: Voices
     graders: Mapping[str, Grader] = field(default_factory=dict)
+    profiles: Profiles = field(default_factory=Profiles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,7 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
         keys=Keys(key.get_secret_value() for key in settings.api_keys),
         sse=SseSettings(settings.ping_s, settings.send_timeout_s, settings.charset),
         graders=judges.graders,
+        profiles=judges.profiles,
         gaps=evidence.gap_groups,
         documents=NoDocuments() if books is None else StoredDocuments(books.store, books.embedder),
         upload_bytes=settings.upload_bytes,
@@ -244,7 +249,8 @@ async def _judges(
     names = _graders_that_can_be(settings, local)
     available = Available(local, voices.graders, await _calibrations(books))
     limit_s = settings.grade_timeout_s
-    return Judges(grader_of(names, available, limit_s), voices, graders_of(names, available, limit_s))
+    profiles = profiles_of(settings.profiles, voices.models, names, available, limit_s)
+    return Judges(grader_of(names, available, limit_s), voices, graders_of(names, available, limit_s), profiles)
 
 
 def _graders_that_can_be(settings: Settings, local: "LocalModels | None") -> tuple[GraderName, ...]:
@@ -285,9 +291,7 @@ def _local_voices(local: "LocalModels") -> Voices:
 
 async def _claude(settings: Settings, stack: AsyncExitStack) -> Voices:
     from gateway.providers.claude.client import open_client
-    from gateway.providers.claude.generator import AnthropicGenerator
-    from gateway.providers.claude.grader import AnthropicGrader
-    from gateway.providers.claude.passages_grader import ModelPassagesGrader
+    from gateway.providers.claude.models import ClaudeModels
     from gateway.providers.claude.rewriter import AnthropicRewriter
     from gateway.providers.claude.verifier import AnthropicVerifier
 
@@ -300,11 +304,13 @@ async def _claude(settings: Settings, stack: AsyncExitStack) -> Voices:
     )
     stack.push_async_callback(client.close)
     judge = settings.grader_model
+    models = ClaudeModels(client)
     return Voices(
-        AnthropicGenerator(client, settings.generator_model),
+        models.generator(settings.generator_model),
         AnthropicRewriter(client, judge),
         AnthropicVerifier(client, judge),
-        {"model": AnthropicGrader(client, judge), "model-passages": ModelPassagesGrader(client, judge)},
+        models.graders(judge),
+        models,
     )
 
 
