@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from anyio import to_thread
+from anyio.lowlevel import checkpoint
 from pgvector import Vector as PgVector
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
@@ -18,6 +20,7 @@ from retrieval.ports import Embedder, Vector
 from retrieval.vectors import all_checked, index
 
 WRITE_LIMIT_S = 60.0  # a book of 3,000 passages and its index entries take about 10 s
+ROWS_AT_ONCE = 16  # about 2 ms of encoding, between which the event loop turns
 LOCK_KEY = 7_236_115_010  # one collection is created at a time
 
 
@@ -131,7 +134,8 @@ class PassageStore:
 
         Raises EmbeddingFailed when the vectors do not fit the passages or the collection, CollectionNotFound when it has been removed.
         """
-        vectors = all_checked(content.vectors, collection.dimensions, len(content.chunks))
+        count, dimensions = len(content.chunks), collection.dimensions
+        vectors = await to_thread.run_sync(all_checked, content.vectors, dimensions, count, abandon_on_cancel=True)
 
         async def write(connection: Connection) -> None:
             async with connection.transaction():
@@ -298,6 +302,8 @@ async def _write_passages(
     )
     async with connection.cursor() as cursor, cursor.copy(f"COPY passage ({columns}) FROM STDIN") as copy:
         for ordinal, (chunk, vector) in enumerate(zip(content.chunks, vectors, strict=True)):
+            if ordinal % ROWS_AT_ONCE == 0:
+                await checkpoint()  # writing a row waits for nothing as long as the server keeps up
             row = (
                 f"{document_id}:{ordinal}",
                 document_id,
