@@ -86,21 +86,25 @@ class Page:
             return
         headers = Headers(scope=scope)
         variant = found.for_client(headers.get("accept-encoding", ""))
-        is_known = knows(headers.get("if-none-match", ""), variant.etag)
-        await send({"type": "http.response.start", "status": 304 if is_known else 200, "headers": head(found, variant)})
-        body = b"" if is_known or scope["method"] == "HEAD" else variant.body
-        await send({"type": "http.response.body", "body": body})
+        if knows(headers.get("if-none-match", ""), variant.etag):
+            await send({"type": "http.response.start", "status": 304, "headers": revalidated(variant)})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": head(found, variant)})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else variant.body})
+
+
+def revalidated(variant: Variant) -> list[tuple[bytes, bytes]]:
+    """The headers that say of a kept response that it is still the one."""
+    return [(b"etag", variant.etag.encode()), (b"vary", b"Accept-Encoding"), CACHING, *GUARDS]
 
 
 def head(found: File, variant: Variant) -> list[tuple[bytes, bytes]]:
-    """The headers of a response with this variant, also of one without its body."""
+    """The headers of a response with this variant, whether its body follows or not."""
     headers = [
+        *revalidated(variant),
         (b"content-type", found.media_type.encode()),
         (b"content-length", str(len(variant.body)).encode()),
-        (b"etag", variant.etag.encode()),
-        (b"vary", b"Accept-Encoding"),
-        CACHING,
-        *GUARDS,
     ]
     if variant.encoding is not None:
         headers.append((b"content-encoding", variant.encoding.encode()))

@@ -5,6 +5,7 @@ export function newTurn(question) {
   return {
     question,
     state: "working", // working, answering, done, stopped, lost, rejected
+    next: null, // what a retry said will be searched
     steps: [], // what was done: {what, attempt, state: now|ok|bad, query?, missing?, verdict?}
     text: "",
     citations: [],
