@@ -157,6 +157,7 @@ STATUS: Mapping[type[GatewayFault], int] = {
     DatabaseMissing: 503,
     GatewayFault: 500,
 }
+NO_RETRY = (b"x-should-retry", b"false")  # what OpenAI's clients obey; others pass it over
 RETRY_AFTER_S = {503: 5}  # long enough for a restart behind a load balancer, short enough for a person
 UNREAD = (
     Unauthorized,
@@ -210,7 +211,7 @@ def leaves_body_unread(fault: GatewayFault) -> bool:
 
 def headers_of(fault: GatewayFault, status: int) -> list[tuple[bytes, bytes]]:
     """The headers that `fault` adds: Retry-After, WWW-Authenticate, Connection; what keeps OpenAI's clients from asking again."""
-    headers = [] if fault.retryable else [(b"x-should-retry", b"false")]
+    headers = [] if fault.retryable else [NO_RETRY]
     if status in RETRY_AFTER_S:
         headers.append((b"retry-after", str(RETRY_AFTER_S[status]).encode()))
     if isinstance(fault, Unauthorized):

@@ -2,7 +2,7 @@
 
 import anyio
 
-from gateway.problems import RETRY_AFTER_S, status_of_type
+from gateway.problems import NO_RETRY, RETRY_AFTER_S, status_of_type
 from streaming.events import Event
 from streaming.wire.told import Told
 
@@ -32,6 +32,9 @@ class Whole:
         return 200 if failed is None else status_of_type(failed.type)
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Retry-After where trying again may help."""
+        """Retry-After where trying again may help; for a fault where it does not, what keeps OpenAI's clients from it."""
+        failed = self.told.failed
+        if failed is not None and not failed.retryable:
+            return [NO_RETRY]
         wait_s = RETRY_AFTER_S.get(self.status)
         return [] if wait_s is None else [(b"retry-after", str(wait_s).encode())]
