@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -12,13 +12,16 @@ import typer
 
 from gateway.evaluation.answer_measuring import measure_answers
 from gateway.evaluation.answered import read_answers
+from gateway.evaluation.bars import png_bars
 from gateway.evaluation.cases import LabelsUnreadable, read_cases
-from gateway.evaluation.grounding import GroundingFigures, Valued, fitted, grounding_figures, out_of_fold, verified
+from gateway.evaluation.figures import reliability
+from gateway.evaluation.grounding import Valued, Verified, fitted, grounding_figures, out_of_fold, verified
 from gateway.evaluation.judging import Seen, freely, judged_by, judged_by_reader, judged_out_of_fold, signals_for
 from gateway.evaluation.measuring import measure_cases
-from gateway.evaluation.searching import RERANK_TOP, measured, shown
+from gateway.evaluation.picture import png_curve
+from gateway.evaluation.searching import RERANK_TOP, measured, pictured, shown
 from gateway.evaluation.shown import grounding_json, grounding_table, sufficiency_table
-from gateway.evaluation.sufficiency import SufficiencyReport, report
+from gateway.evaluation.sufficiency import Judged, SufficiencyReport, report
 from gateway.providers.local.faults import LocalModelMissing
 from grading.calibrate import Calibration, CalibrationInvalid, TooFewCases, default_calibration
 from grading.support import SupportModel
@@ -38,6 +41,7 @@ Seed = Annotated[int, typer.Option(help="Of the bootstrap that gives the interva
 Cache = Annotated[
     Path | None, typer.Option(help="Remember what the models measured here; measured once, fitted and evaluated often.")
 ]
+Picture = Annotated[Path | None, typer.Option(help="Also draw the figures: a PNG, written here.")]
 Judge = Literal["calibrated", "reader", "score"]
 
 
@@ -64,6 +68,7 @@ def sufficiency(
         float | None, typer.Option(help="How many refusals one answer on junk costs; sets the threshold.", min=0.01)
     ] = None,
     cache: Cache = None,
+    picture: Picture = None,
 ) -> None:
     """How well the judge tells a sufficient set of passages from the others."""
     try:
@@ -72,6 +77,7 @@ def sufficiency(
         stop(str(error), USAGE)
     except LocalModelMissing as error:
         stop(str(error), FAILED)
+    draw(picture, lambda: png_curve(reliability([each.scored for each in outcome.judged])))
     if as_json:
         print(json.dumps(outcome.as_json()))
     else:
@@ -89,12 +95,15 @@ def retrieval(
         int,
         typer.Option(help="How many of the best the local cross-encoder reads again, as a strategy of its own.", min=0),
     ] = RERANK_TOP,
+    picture: Picture = None,
 ) -> None:
     """How well each way to search finds the evidence. The corpus becomes a collection of the database, embedded once."""
     from gateway.cli import run_or_exit, settings_or_exit
 
     settings = settings_or_exit()
-    print(shown(run_or_exit(partial(measured, settings, folders, seed, rerank)), as_json))
+    reports = run_or_exit(partial(measured, settings, folders, seed, rerank))
+    draw(picture, lambda: png_bars(pictured(reports)))
+    print(shown(reports, as_json))
 
 
 @evaluation.command(
@@ -113,6 +122,7 @@ def grounding(
         typer.Option("--fit", help="Also fit a model of support on all of these answers, and write it here."),
     ] = None,
     cache: Cache = None,
+    picture: Picture = None,
 ) -> None:
     """How well answers that their passages do not support are told from those that they do."""
     try:
@@ -120,29 +130,69 @@ def grounding(
         if fit_to is not None:
             fit_to.write_text(fitted(found).to_json(), encoding="utf-8")
             note(f"Written to {fit_to}")
-        figures, mode = _grounding(found, model, seed)
+        judged, mode = _grounding(found, model)
     except (LabelsUnreadable, CalibrationInvalid, TooFewCases) as error:
         stop(str(error), USAGE)
     except LocalModelMissing as error:
         stop(str(error), FAILED)
+    figures = grounding_figures(judged, seed)
+    draw(picture, lambda: png_curve(reliability([each.scored for each in judged])))
     if as_json:
         print(json.dumps({"kind": "grounding", "mode": mode, **grounding_json(figures)}))
     else:
         print(grounding_table(figures, mode))
 
 
-def _grounding(found: Sequence[Valued], file: Path | None, seed: int) -> tuple[list[GroundingFigures], str]:
+@evaluation.command(
+    epilog="Examples: `gateway eval answers data/squad2 --questions 300`, "
+    "`gateway eval answers questions.jsonl --collection handbook --json`"
+)
+def answers(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folders that hold corpus.jsonl and questions.jsonl; with --collection files of questions alone."
+        ),
+    ],
+    as_json: AsJson = False,
+    questions: Annotated[
+        int | None,
+        typer.Option(help="Ask so many of each set, half of them unanswerable as far as there are.", min=1),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the draw of --questions, and of the bootstrap.")] = 0,
+    collection: Annotated[
+        str | None, typer.Option(help="Ask this stored collection instead of the corpus beside the questions.")
+    ] = None,
+    picture: Picture = None,
+) -> None:
+    """How the whole loop does, as a server would run it: what is answered, refused, corrected and recovered.
+
+    The corpus becomes a collection of the database, embedded once. Nothing is remembered: no cache, no coverage gaps.
+    """
+    from gateway.cli import run_or_exit, settings_or_exit
+    from gateway.evaluation.answers import Wanted, table
+    from gateway.evaluation.answers import measured as asked
+
+    settings = settings_or_exit()
+    report = run_or_exit(partial(asked, settings, Wanted(tuple(paths), questions, seed, collection)))
+    draw(picture, lambda: png_bars(report.groups()))
+    print(json.dumps(report.as_json()) if as_json else table(report))
+
+
+def _grounding(found: Sequence[Valued], file: Path | None) -> tuple[list[Verified], str]:
     if file is None:
-        return grounding_figures(out_of_fold(found), seed), OUT_OF_FOLD
+        return out_of_fold(found), OUT_OF_FOLD
     model = SupportModel.from_json(read_text(file))
-    return grounding_figures([verified(model, each) for each in found], seed), "as fitted"
+    return [verified(model, each) for each in found], "as fitted"
 
 
 class Outcome:
-    """A report, and how it came about."""
+    """A report, what it is made of, and how it came about."""
 
-    def __init__(self, found: SufficiencyReport, mode: str, grader: str, calibration: Calibration) -> None:
-        self.report, self.mode, self.grader, self.calibration = found, mode, grader, calibration
+    def __init__(
+        self, found: SufficiencyReport, judged: Sequence[Judged], mode: str, grader: str, calibration: Calibration
+    ) -> None:
+        self.report, self.judged, self.mode, self.grader, self.calibration = found, judged, mode, grader, calibration
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -174,7 +224,7 @@ async def _sufficiency(
     found = freely(cases) if grader == "score" else await measure_cases(cases, cache)
     refit = chosen.was_fitted_on(case.id for case in cases) if cross_validate is None else cross_validate
     judged, mode = _judge(grader, chosen, found, refit)
-    return Outcome(report(judged, chosen.threshold, chosen.cost_ratio, seed), mode, grader, chosen)
+    return Outcome(report(judged, chosen.threshold, chosen.cost_ratio, seed), judged, mode, grader, chosen)
 
 
 def _judge(grader: Judge, chosen: Calibration, found: Sequence[Seen], refit: bool) -> tuple[list[Any], str]:
@@ -198,6 +248,17 @@ def read_text(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CalibrationInvalid(f"{file}: cannot be read ({error.__class__.__name__})") from error
+
+
+def draw(file: Path | None, picture: Callable[[], bytes]) -> None:
+    """Writes the picture where one is wanted; a place that cannot be written ends the program."""
+    if file is None:
+        return
+    try:
+        file.write_bytes(picture())
+    except OSError as error:
+        stop(f"{file}: cannot be written ({error.strerror})", USAGE)
+    note(f"Picture: {file}")
 
 
 def note(text: str) -> None:

@@ -164,7 +164,7 @@ def intervals(
             if value == value:  # not NaN: a draw of one kind alone has no AUC
                 drawn[name].append(value)
     return {
-        name: Interval(measure(cases), _percentile(drawn[name], 2.5), _percentile(drawn[name], 97.5))
+        name: Interval(measure(cases), percentile(drawn[name], 2.5), percentile(drawn[name], 97.5))
         for name, measure in measures.items()
     }
 
@@ -195,7 +195,7 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else nan
 
 
-def _percentile(values: list[float], percent: float) -> float:
+def percentile(values: Sequence[float], percent: float) -> float:
     """Linear between neighbours; NaN of nothing."""
     if not values:
         return nan

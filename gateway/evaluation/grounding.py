@@ -48,6 +48,10 @@ class Verified:
     p_unsupported: float
     threshold: float
 
+    @property
+    def scored(self) -> Scored:
+        return Scored(self.p_unsupported, not self.case.supported, self.case.group)
+
 
 def valued(case: Answered, measured: Sequence[ClaimMeasured]) -> Valued:
     source = Source(case.question, [each.text for each in case.passages])
@@ -152,7 +156,7 @@ def grounding_figures(judged: Sequence[Verified], seed: int) -> list[GroundingFi
 
 
 def _figures(name: str, judged: Sequence[Verified], seed: int) -> GroundingFigures:
-    probabilities = [Scored(each.p_unsupported, not each.case.supported, each.case.group) for each in judged]
+    probabilities = [each.scored for each in judged]
     # Each fold has its own threshold: what is compared is how far beyond it a case lies.
     decisions = [
         Scored(float(each.p_unsupported >= each.threshold), not each.case.supported, each.case.group) for each in judged

@@ -32,7 +32,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question with the ids of its evidence (empty: not answerable). `published` is a rewrite that came with the set."""
+    """A question with the ids of its evidence (empty: not answerable, or not marked). `published` is a rewrite that came with the set."""
 
     id: str
     group: str
@@ -41,6 +41,7 @@ class Asked:
     evidence: tuple[str, ...]
     answerable: bool | None
     published: str | None
+    answers: tuple[str, ...] = ()
 
     @property
     def standalone(self) -> str:
@@ -63,17 +64,30 @@ class QuestionSet:
 
 
 def read_set(folder: Path) -> QuestionSet:
+    """The set in `folder`, some of whose questions have evidence. Raises LabelsUnreadable as `read_folder`."""
+    found = read_folder(folder)
+    if not found.with_evidence:
+        raise LabelsUnreadable(f"{folder}: no question has evidence")
+    return found
+
+
+def read_questions(path: Path) -> tuple[Asked, ...]:
+    """The questions of a file, or of the questions.jsonl in a folder. Raises LabelsUnreadable."""
+    return tuple(_read(_asked, place, row) for place, row in rows(path, QUESTIONS_FILE))
+
+
+def read_folder(folder: Path) -> QuestionSet:
     """The set in `folder`. Raises LabelsUnreadable, also when a question's evidence is not in the corpus."""
     if not folder.is_dir():
         raise LabelsUnreadable(f"{folder}: not a folder with {CORPUS_FILE} and {QUESTIONS_FILE}")
     corpus = tuple(_read(_entry, place, row) for place, row in rows(folder, CORPUS_FILE))
-    questions = tuple(_read(_asked, place, row) for place, row in rows(folder, QUESTIONS_FILE))
+    if not corpus:
+        raise LabelsUnreadable(f"{folder}: {CORPUS_FILE} holds no passage")
+    questions = read_questions(folder)
     known = {each.id for each in corpus}
     for each in questions:
         if not known.issuperset(each.evidence):
             raise LabelsUnreadable(f"{folder}: evidence of question {each.id} is not in {CORPUS_FILE}")
-    if not any(each.evidence for each in questions):
-        raise LabelsUnreadable(f"{folder}: no question has evidence")
     digest = hashlib.sha256("\0".join(part for each in corpus for part in (each.id, each.title, each.text)).encode())
     return QuestionSet(folder.resolve().name, digest.hexdigest()[:12], corpus, questions)
 
@@ -100,4 +114,5 @@ def _asked(row: dict[str, Any]) -> Asked:
         evidence=tuple(str(each) for each in row.get("evidence") or ()),
         answerable=row.get("answerable"),
         published=str(published) if published else None,
+        answers=tuple(str(each) for each in row.get("answers") or ()),
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gateway.evaluation.bars import Bar, Group
 from gateway.evaluation.figures import Interval
 from gateway.evaluation.measuring import bar
 from gateway.evaluation.questions import read_set
@@ -49,6 +50,14 @@ def _reranker() -> "CrossEncoder":
 def shown(reports: Sequence[SetReport], as_object: bool) -> str:
     """One JSON object, or a table for each set with the 95 % interval under each figure."""
     return json.dumps(as_json(reports)) if as_object else "\n\n".join(_table(each) for each in reports)
+
+
+def pictured(reports: Sequence[SetReport]) -> list[Group]:
+    """The nDCG@10 of every strategy, set by set."""
+    return [
+        Group(f"{each.name}: NDCG@10", tuple(Bar(one.strategy, one.figures["ndcg_at_10"]) for one in each.found))
+        for each in reports
+    ]
 
 
 def _table(report: SetReport) -> str:

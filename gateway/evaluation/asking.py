@@ -1,0 +1,209 @@
+"""Questions asked of the whole loop, one answer each: the real search, graders, corrections and gate, as a server would run them."""
+
+import random
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import anyio
+
+from gateway.evaluation.questions import Asked
+from grading.grade import Grade
+from grading.ports import Grader
+from grading.words import words
+from retrieval.evidence import without_repeats
+from retrieval.passage import Passage
+from streaming.answer import Ask, Parts, answer
+from streaming.budget import Limits
+from streaming.events import Event, Failed, Path, Refusal, Retry, Sources, Token
+from streaming.facts import Fact
+from streaming.ports import Gap, Turn
+
+SIDE_BY_SIDE = 2  # answers; each grades and drafts at once, so that two keep two cores busy
+LONGEST_ANSWER_WORDS = 8  # an expected answer longer than this is not looked for word by word
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the questions are asked: a stored collection of a tenant."""
+
+    collection: str
+    tenant: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What came of one question. `strategies` are the corrections that were tried, in order; the last one led to the end.
+
+    `evidence_first` and `evidence_last` say whether the first and the last graded set held all evidence, `says_it` whether a released
+    answer holds an expected one; each is None where the labels do not tell. `graded` passages, of which `repeats` said what another
+    of their set said; `conflicts` counts the grades that named one.
+    """
+
+    origin: str
+    id: str
+    group: str
+    answerable: bool
+    path: Path
+    reason: str | None = None
+    strategies: tuple[str, ...] = ()
+    evidence_first: bool | None = None
+    evidence_last: bool | None = None
+    says_it: bool | None = None
+    graded: int = 0
+    repeats: int = 0
+    conflicts: int = 0
+    took_ms: float = 0.0
+
+    @property
+    def is_released(self) -> bool:
+        return self.path in (Path.CLEAN, Path.RECOVERED)
+
+
+def drawn(asked: Sequence[Asked], most: int | None, seed: int) -> list[Asked]:
+    """`most` of the questions that are labelled answerable or not, half of each kind as far as there are; in the order given.
+
+    The same for the same questions and seed. None: all of them.
+    """
+    known = [each for each in asked if each.answerable is not None]
+    if most is None or most >= len(known):
+        return known
+    kinds = [[each for each in known if each.answerable is kind] for kind in (True, False)]
+    fewer, more = sorted(kinds, key=len)
+    source = random.Random(seed)
+    few = source.sample(fewer, min(len(fewer), most // 2))
+    chosen = {each.id for each in (*few, *source.sample(more, most - len(few)))}
+    return [each for each in known if each.id in chosen]
+
+
+async def told(
+    origin: str, asked: Sequence[Asked], place: Place, parts: Parts, limits: Limits, progress: Progress | None = None
+) -> list[Told]:
+    """What came of each question, in order. Nothing is remembered: no cache of answers is asked or filled, no gap recorded.
+
+    The same input gives the same outcomes on a machine that is fast enough for every time limit. On cancellation the open answers end.
+    """
+    forgetful = replace(parts, cache=None, gaps=NoGaps())
+    found: dict[int, Told] = {}
+    gate = anyio.Semaphore(SIDE_BY_SIDE)
+
+    async def one(number: int, question: Asked) -> None:
+        async with gate:
+            found[number] = await _told(origin, question, place, forgetful, limits)
+            if progress is not None:
+                progress(len(found), len(asked))
+
+    async with anyio.create_task_group() as tasks:
+        for number, question in enumerate(asked):
+            tasks.start_soon(one, number, question)
+    return [found[number] for number in range(len(asked))]
+
+
+async def _told(origin: str, question: Asked, place: Place, parts: Parts, limits: Limits) -> Told:
+    sets, listener = WatchedGrader(parts.grader), Listener()
+    history = tuple(Turn(turn.role, turn.content) for turn in question.history)
+    ask = Ask(f"eval-{question.id}", "", question.words, place.collection, history, tenant=place.tenant)
+    began = time.perf_counter()
+    path = await answer(ask, replace(parts, grader=sets), limits, listener.take, NoObserver())
+    took_ms = (time.perf_counter() - began) * 1000
+    return Told(
+        origin=origin,
+        id=question.id,
+        group=question.group,
+        answerable=bool(question.answerable),
+        path=path,
+        reason=listener.reason,
+        strategies=tuple(listener.strategies),
+        evidence_first=holds(sets.sets[:1], question.evidence),
+        evidence_last=holds(sets.sets[-1:], question.evidence),
+        says_it=says(listener.text, question.answers) if listener.is_released else None,
+        graded=sum(map(len, sets.sets)),
+        repeats=sum(len(without_repeats(each).dropped) for each in sets.sets),
+        conflicts=sets.conflicts,
+        took_ms=took_ms,
+    )
+
+
+def holds(sets: Sequence[Sequence[Passage]], evidence: Sequence[str]) -> bool | None:
+    """Whether the set holds every passage that is marked as evidence, by the name it was stored under; None where none is marked."""
+    if not evidence:
+        return None
+    return bool(sets) and {str(each.metadata.get("source")) for each in sets[0]}.issuperset(evidence)
+
+
+def says(text: str, answers: Sequence[str]) -> bool | None:
+    """Whether the text holds one of the answers, word by word; None where none is short enough to be looked for, or is yes or no."""
+    wanted = [folded(each) for each in answers]
+    wanted = [each for each in wanted if each not in ("", "yes", "no") and len(each.split()) <= LONGEST_ANSWER_WORDS]
+    if not wanted:
+        return None
+    return any(f" {each} " in f" {folded(text)} " for each in wanted)
+
+
+def folded(text: str) -> str:
+    """The words alone, in lower case, without articles (as SQuAD compares answers)."""
+    return " ".join(word for word in re.findall(r"\w+", " ".join(words(text))) if word not in ("a", "an", "the"))
+
+
+class WatchedGrader:
+    """A grader that remembers the sets it was asked about, and how many of its grades named a conflict (grading.ports.Grader)."""
+
+    def __init__(self, grader: Grader) -> None:
+        self._grader = grader
+        self.name = grader.name
+        self.sets: list[tuple[Passage, ...]] = []
+        self.conflicts = 0
+
+    async def grade(self, question: str, passages: tuple[Passage, ...]) -> Grade:
+        """As the grader watched."""
+        self.sets.append(passages)
+        grade = await self._grader.grade(question, passages)
+        self.conflicts += grade.conflicts is not None
+        return grade
+
+
+@dataclass(slots=True)
+class Listener:
+    """Takes an answer's events (streaming.attempt.Emit) and keeps what is measured."""
+
+    strategies: list[str] = field(default_factory=list)
+    reason: str | None = None
+    is_released: bool = False
+    _said: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._said)
+
+    async def take(self, batch: tuple[Event, ...]) -> None:
+        for event in batch:
+            match event:
+                case Retry():
+                    self.strategies.append(event.correction)
+                case Sources():
+                    self.is_released = True
+                case Token():
+                    self._said.append(event.text)
+                case Refusal():
+                    self.reason = event.reason.value
+                case Failed():
+                    self.reason = event.type
+                case _:
+                    pass
+
+
+class NoObserver:
+    """Is told everything and keeps nothing (streaming.ports.Observer)."""
+
+    def note(self, fact: Fact) -> None:
+        """Does nothing."""
+
+
+class NoGaps:
+    """Keeps no gap: a question of an evaluation is nobody's (streaming.ports.GapLog)."""
+
+    async def record(self, gap: Gap) -> str | None:  # noqa: ARG002
+        return None
