@@ -6,7 +6,7 @@ DOCS ?= docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lock clean bench-race bench-leaks bench-docs
+.PHONY: help run test browser check format lock clean bench-race bench-leaks bench-docs
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -16,6 +16,9 @@ run: $(VENV)/.run ## Ingest DOCS (default ./docs) and serve on http://127.0.0.1:
 
 test: $(VENV)/.dev ## The whole suite: real Postgres, real sockets, no key needed
 	@$(BIN)/pytest $(ARGS)
+
+browser: $(VENV)/.dev ## A Chromium for the tests of the page, where there is none (without one they are skipped)
+	@sh tests/browser/install.sh $(BIN)/python
 
 check: $(VENV)/.dev ## Lint, strict types and the direction of imports
 	$(BIN)/ruff check .

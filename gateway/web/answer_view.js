@@ -5,6 +5,7 @@ import { MarkdownView } from "./markdown.js";
 import { MARK, withMarks } from "./marks.js";
 import { unsupported } from "./turn.js";
 
+const JOINED = "\u2060"; // no line ends between a word and its number
 const WHOLE = "a, code, pre"; // a button is never put inside one of these
 
 export class AnswerView {
@@ -43,7 +44,7 @@ export class AnswerView {
       say(node.data.slice(done, found.index));
       done = found.index + found[0].length;
       const [, kind, number] = found;
-      if (kind === "c") (whole ? after : pieces).push(this.#button(number));
+      if (kind === "c") (whole ? after : pieces).push(JOINED, this.#button(number));
       else {
         this.isDoubtful = kind === "u";
         if (kind === "e") (whole ? after : pieces).push(doubt());

@@ -256,7 +256,11 @@ function welcomeWith(listed) {
   hint.hidden = listed === null;
   if (listed === null) return;
   const titles = listed.slice(0, 3).map(({ title }) => title);
-  hint.textContent = listed.length ? `Ask about ${titles.join(", ")}${listed.length > 3 ? ` and ${listed.length - 3} more` : ""}.` : "No documents yet: drop files anywhere on this page.";
+  const more = listed.length > 3 ? ` and ${listed.length - 3} more` : "";
+  hint.replaceChildren(
+    listed.length ? `Ready to answer from ${titles.join(", ")}${more}.` : "There are no documents yet.",
+    h("button", { type: "button", onclick: () => documents.open() }, "Add documents"),
+  );
 }
 
 // Place, keys, theme

@@ -37,6 +37,8 @@ export class TurnView {
       h("div", { class: "reply" }, this.trail, this.answer.element, this.outcome, this.check, this.sources, this.actions),
     );
     this.drawn = {};
+    this.isOpenedByHand = false;
+    this.trail.querySelector("summary").addEventListener("click", () => (this.isOpenedByHand = true));
     this.draw();
   }
 
@@ -67,6 +69,7 @@ export class TurnView {
     this.line.textContent = headline(turn);
     this.sign.replaceChildren(isOpen(turn) ? h("span", { class: "spinner" }) : icon(signOf(turn)));
     this.time.textContent = turn.done?.timings_ms?.total ? seconds(turn.done.timings_ms.total) : "";
+    if (!this.isOpenedByHand) this.trail.open = turn.state === "working" && turn.steps.some(({ state }) => state === "bad");
     this.steps.replaceChildren(...turn.steps.map(stepItem), ...costs(turn));
   }
 
