@@ -3,12 +3,13 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import TracebackType
 
 from opentelemetry.trace import SpanKind
 
 from gateway import conventions as names
 from gateway.conventions import Outcome
-from gateway.spans import OpenSpan
+from gateway.spans import OpenSpan, Value, type_of
 from retrieval.ports import Query
 from streaming.events import Path
 from streaming.facts import (
@@ -22,6 +23,7 @@ from streaming.facts import (
     Released,
     Retrieved,
     SpeculationDecided,
+    Verified,
 )
 from streaming.ports import Stopped
 
@@ -86,6 +88,38 @@ class DraftTrace:
         return discarded
 
 
+class VerifyTrace:
+    """The span `verify` over all checks of one attempt's answer: from the first one's start to the last one's end.
+
+    `with verify:` around each check; several may run side by side.
+    """
+
+    def __init__(self, span: OpenSpan) -> None:
+        self.span = span
+        self._calls = 0
+        self._is_cut = False
+
+    def __enter__(self) -> None:
+        self._calls += 1
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, Exception):
+            self.span.fail(type_of(error))
+        elif error is not None:
+            self._is_cut = True  # by whom, the answer's end tells
+        self.span.stop(again=True)
+
+    def end(self, outcome: str) -> None:
+        """Ends the span; `outcome` is the whole answer's."""
+        self.span.set({names.VERIFY_CALLS: self._calls})
+        if self.span.has_failed:
+            self.span.end(Outcome.FAILED)
+        elif self._is_cut:
+            self.span.end(outcome if outcome == Outcome.CLIENT_GONE else Outcome.DISCARDED)
+        else:
+            self.span.end(Outcome.OK)
+
+
 class AttemptTrace:
     """An attempt's span with what runs under it."""
 
@@ -95,6 +129,18 @@ class AttemptTrace:
         self.drafts: list[DraftTrace] = []
         self.parts: list[OpenSpan] = []  # retrieval, rerank, grade: ended by themselves unless cancelled
         self.grading: OpenSpan | None = None
+
+    def found(self, fact: Retrieved) -> None:
+        self.span.set(
+            {
+                names.PASSAGES: fact.passages,
+                names.DUPLICATES: fact.duplicates,
+                names.OUTDATED: fact.outdated,
+                names.OUTRANKED: fact.outranked,
+                names.DISAGREEMENTS: fact.conflicts,
+                names.RETRIEVAL_S: fact.took_s,
+            }
+        )
 
     def judge(self, fact: Judged) -> None:
         grade = fact.grade
@@ -109,7 +155,7 @@ class AttemptTrace:
                     names.P_SUFFICIENT: grade.p_sufficient,
                 }
             )
-        self.span.set({names.GRADER_FAULT: fact.fault})
+        self.span.set({names.GRADER_FAULT: fact.fault, names.GRADE_S: fact.took_s})
         if fact.fault is not None and self.grading is not None and self.grading.is_stopped:
             self.grading.fail(
                 fact.fault
@@ -138,6 +184,8 @@ class AnswerTrace:
         self._models = models
         self._attempts: dict[int, AttemptTrace] = {}
         self._opened: DraftTrace | None = None
+        self._early: list[OpenSpan] = []  # before the first attempt
+        self._checks: dict[int, VerifyTrace] = {}
         span.set(
             {
                 names.OPERATION: "invoke_agent",
@@ -164,8 +212,8 @@ class AnswerTrace:
 
     def fold(self, fact: Fact) -> None:
         match fact:
-            case AttemptBegan(attempt, correction):
-                self._begin_attempt(attempt, correction)
+            case AttemptBegan():
+                self._begin_attempt(fact)
             case Ended():
                 self.ended = fact
                 self._span.stop()
@@ -198,6 +246,20 @@ class AnswerTrace:
         span.set({names.CANDIDATES: candidates, names.SEARCH_K: k})
         return span
 
+    def rewriting(self, kind: str) -> OpenSpan:
+        span = self._part(names.REWRITE, SpanKind.INTERNAL)
+        span.set({names.REWRITE_KIND: kind})
+        return span
+
+    def verifying(self, verifier: str) -> VerifyTrace:
+        """The one span over the checks of the latest attempt's answer; under the answer's own, because the attempt may be over."""
+        attempt = self.attempts
+        if attempt not in self._checks:
+            span = self._span.child(names.VERIFY)
+            span.set({names.VERIFIER: verifier, names.ATTEMPT_NUMBER: attempt})
+            self._checks[attempt] = VerifyTrace(span)
+        return self._checks[attempt]
+
     def grading(self, passages: int, grader: str | None = None) -> OpenSpan:
         models = self._models
         grader = grader or models.grader
@@ -222,8 +284,13 @@ class AnswerTrace:
     def end(self) -> None:
         """Ends whatever is still open, once, leaves first."""
         ended, input_tokens, output_tokens, discarded = self.ended, 0, 0, 0
+        whole = OUTCOMES.get(self.path, Outcome.CLIENT_GONE)
+        for early in self._early:
+            early.end(Outcome.CLIENT_GONE if whole == Outcome.CLIENT_GONE else Outcome.TIMEOUT)
+        for checks in self._checks.values():
+            checks.end(whole)
         for attempt in self._attempts.values():
-            outcome = attempt.outcome or OUTCOMES.get(self.path, Outcome.CLIENT_GONE)
+            outcome = attempt.outcome or whole
             discarded += attempt.end(outcome, self.fault)
             for closed in (draft.closed for draft in attempt.drafts if draft.closed):
                 input_tokens += closed.input_tokens
@@ -240,25 +307,32 @@ class AnswerTrace:
         )
         if self.fault is not None:
             self._span.fail(self.fault)
-        self._span.end(OUTCOMES.get(self.path, Outcome.CLIENT_GONE))
+        self._span.end(whole)
 
     @property
     def _latest(self) -> AttemptTrace | None:
         return next(reversed(self._attempts.values()), None)
 
-    def _begin_attempt(self, attempt: int, correction: str | None) -> None:
+    def _begin_attempt(self, fact: AttemptBegan) -> None:
         span = self._span.child(names.ATTEMPT)
-        span.set({names.ATTEMPT_NUMBER: attempt, names.CORRECTION: correction})
-        self._attempts[attempt] = AttemptTrace(span)
+        span.set(
+            {
+                names.ATTEMPT_NUMBER: fact.attempt,
+                names.CORRECTION: fact.correction,
+                names.STRATEGY: fact.strategy,
+                names.NEED: fact.need,
+            }
+        )
+        self._attempts[fact.attempt] = AttemptTrace(span)
 
     def _fold(
         self,
         attempt: AttemptTrace,
-        fact: Retrieved | SpeculationDecided | Judged | DraftStarted | Released | DraftClosed | AttemptEnded,
+        fact: Retrieved | SpeculationDecided | Judged | DraftStarted | Released | DraftClosed | Verified | AttemptEnded,
     ) -> None:
         match fact:
-            case Retrieved(passages=passages):
-                attempt.span.set({names.PASSAGES: passages})
+            case Retrieved():
+                attempt.found(fact)
             case SpeculationDecided(_, delay_s, why, p_sufficient):
                 attempt.span.set(
                     {names.SPECULATE: why, names.SPECULATE_DELAY_S: delay_s, names.SPECULATE_P: p_sufficient}
@@ -272,6 +346,15 @@ class AnswerTrace:
             case DraftClosed(_, number):
                 for draft in _numbered(attempt, number):
                     draft.close(fact)
+            case Verified(_, grounded, claims, unsupported):
+                told: dict[str, Value] = {
+                    names.GROUNDED: grounded,
+                    names.CLAIMS: claims,
+                    names.UNSUPPORTED: unsupported,
+                }
+                self._span.set(told)
+                if (checks := self._checks.get(fact.attempt)) is not None:
+                    checks.span.set(told)
             case AttemptEnded(_, outcome):
                 attempt.outcome = outcome
                 attempt.span.stop()
@@ -294,8 +377,7 @@ class AnswerTrace:
     def _part(self, name: str, kind: SpanKind) -> OpenSpan:
         attempt = self._latest
         span = (attempt.span if attempt else self._span).child(name, kind)
-        if attempt is not None:
-            attempt.parts.append(span)
+        (self._early if attempt is None else attempt.parts).append(span)
         return span
 
 

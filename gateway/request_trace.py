@@ -7,11 +7,11 @@ from collections.abc import Callable
 from opentelemetry.trace import Tracer
 
 from gateway import conventions as names
-from gateway.answer_trace import OUTCOMES, AnswerTrace, DraftTrace, Models
+from gateway.answer_trace import OUTCOMES, AnswerTrace, DraftTrace, Models, VerifyTrace
 from gateway.conventions import Outcome
 from gateway.spans import OpenSpan, Quiet, Work
 from retrieval.ports import Query
-from streaming.answer import Ask
+from streaming.ask import Ask
 from streaming.events import Path
 from streaming.facts import Fact
 
@@ -80,6 +80,17 @@ class RequestTrace:
     def grading(self, passages: int, grader: str | None = None) -> Work:
         """The span around one grade; `grader` is one of a cascade, else the one the answer began with."""
         return self._work(lambda answer: answer.grading(passages, grader))
+
+    def rewriting(self, kind: str) -> Work:
+        """The span around one way of saying the question differently."""
+        return self._work(lambda answer: answer.rewriting(kind))
+
+    def verifying(self, verifier: str) -> VerifyTrace:
+        """The span around all checks of the latest attempt's answer, to be entered for each."""
+        with self._quiet:
+            if self._answer is not None and not self._over:
+                return self._answer.verifying(verifier)
+        return VerifyTrace(self._idle)
 
     def take_draft(self) -> DraftTrace | None:
         """The draft that the calling task has just told to have started; None where nobody told."""

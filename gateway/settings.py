@@ -18,12 +18,16 @@ from pydantic_settings import (
 )
 
 from gateway.graders import BY_A_SERVICE, ON_THE_MODELS_HERE, GraderName
+from gateway.policy_settings import policy_of, policy_rows
 from gateway.profile_settings import ProfileTable, require_different_names
 from gateway.providers.script import Script
 from gateway.source_settings import SourceTable, require_different, with_variables
 from gateway.telemetry import exports_traces
 from gateway.upload import UPLOAD_BYTES
-from streaming.budget import MAX_RETRIES, Limits, Verify
+from grading.correct import Policy
+from grading.routing import Router, adaptive, always
+from retrieval.ports import SearchMode
+from streaming.budget import MAX_RETRIES, Conflicts, Limits, Verify
 from streaming.room import HOLD_LIMIT_BYTES
 
 PREFIX = "GATEWAY_"
@@ -35,6 +39,7 @@ HOLD_LEAST_BYTES = 32_768  # the longest sentence that a verifier is asked about
 Provider = Literal["anthropic", "local", "scripted"]
 Speculate = Literal["never", "always"]
 Cache = Literal["off", "verified"]
+FirstSearch = Literal["adaptive", "dense", "lexical", "hybrid", "hops"]
 
 
 class SettingsInvalid(Exception):
@@ -79,6 +84,10 @@ class Settings(BaseSettings):
     hold_bytes: Annotated[int, Field(ge=HOLD_LEAST_BYTES)] = HOLD_LIMIT_BYTES
     strict_subset: bool = False
     verify: Literal["off", "annotate", "gate"] = "off"
+    first_search: FirstSearch = "adaptive"
+    conflicts: Literal["name", "refuse"] = "name"
+    policy: Annotated[Mapping[str, Mapping[str, tuple[str, ...]]] | None, NoDecode] = None
+    decision_rows: Annotated[int, Field(ge=0, le=10_000_000)] = 200_000
 
     pool_size: Annotated[int, Field(ge=1, le=100)] = 5
     embeddings_url: str | None = None
@@ -131,6 +140,11 @@ class Settings(BaseSettings):
     @classmethod
     def _are_named_apart(cls, value: tuple[ProfileTable, ...]) -> tuple[ProfileTable, ...]:
         return require_different_names(value)
+
+    @field_validator("policy", mode="before")
+    @classmethod
+    def _in_rows(cls, value: object) -> object:
+        return None if value is None else policy_rows(value)
 
     @field_validator("speculate", mode="before")
     @classmethod
@@ -210,7 +224,16 @@ class Settings(BaseSettings):
             k=self.k,
             strict_subset=self.strict_subset,
             verify=Verify(self.verify),
+            conflicts=Conflicts(self.conflicts),
         )
+
+    def correction_policy(self) -> Policy:
+        """What to try for each verdict and cause: the default, with the rows that are set in place of its own."""
+        return policy_of(self.policy or {})
+
+    def router(self) -> Router:
+        """How a question is searched for first."""
+        return adaptive if self.first_search == "adaptive" else always(SearchMode(self.first_search))
 
 
 def read_settings(**overrides: object) -> Settings:

@@ -77,6 +77,11 @@ class OpenSpan:
         return self._stopped_ns is not None
 
     @property
+    def has_failed(self) -> bool:
+        """Whether `fail` was called."""
+        return self._error_type is not None
+
+    @property
     def trace_id(self) -> str | None:
         """32 hex digits; None where OpenTelemetry is switched off and gives none."""
         context = self._span.get_span_context()
@@ -90,9 +95,9 @@ class OpenSpan:
                     {k: plain(v) if isinstance(v, str) else v for k, v in values.items() if v is not None}
                 )
 
-    def stop(self, ago_s: float = 0.0) -> None:
-        """The work is over now, or was `ago_s` seconds ago."""
-        if self._stopped_ns is None:
+    def stop(self, ago_s: float = 0.0, *, again: bool = False) -> None:
+        """The work is over now, or was `ago_s` seconds ago; the first time counts, with `again` the last."""
+        if self._stopped_ns is None or again:
             self._stopped_ns = max(self.began_ns, time.time_ns() - int(ago_s * 1e9))
 
     def fail(self, error_type: str) -> None:

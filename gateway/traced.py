@@ -1,33 +1,41 @@
 """Traced ports: each wraps one collaborator of an answer in spans and passes on exactly what it does."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
+from typing import TypeVar
 
 from gateway import conventions as names
 from gateway.answer_trace import DraftTrace
 from gateway.request_trace import RequestTrace
-from gateway.spans import Work, type_of
+from gateway.spans import Value, Work, type_of
 from grading.cascade import Cascade
 from grading.grade import Grade
-from grading.ports import Grader
-from retrieval.passage import Passage
+from grading.ports import Claim, Grader, Rewriter, Verifier
+from retrieval.passage import Passage, Scalar
 from retrieval.ports import Query, Reranker, Retriever
 from streaming.answer import Parts
 from streaming.ports import Draft, Generator, Piece, Prompt, Stopped, Text
+
+Said = TypeVar("Said")
 
 SEARCH: ContextVar[Callable[[], Work] | None] = ContextVar("search", default=None)
 """Opens the span of a statement under the search that is running in this task; None outside a traced search."""
 
 
 def traced(parts: Parts, trace: RequestTrace) -> Parts:
-    """The same parts for one request, with a span around each search, rerank, grade and draft. Results and faults are untouched."""
+    """The same parts for one request, with a span around each search, rerank, grade, draft and rewrite, and one around all checks.
+
+    Results and faults are untouched.
+    """
     return replace(
         parts,
         sources=tuple(replace(s, retriever=TracedRetriever(s.retriever, trace)) for s in parts.sources),
         reranker=TracedReranker(parts.reranker, trace) if parts.reranker is not None else None,
         grader=traced_grader(parts.grader, trace),
         generator=TracedGenerator(parts.generator, trace),
+        rewriter=TracedRewriter(parts.rewriter, trace) if parts.rewriter is not None else None,
+        verifier=TracedVerifier(parts.verifier, trace) if parts.verifier is not None else None,
     )
 
 
@@ -52,7 +60,7 @@ class TracedRetriever:
                 found = await self._inner.retrieve(query)
             finally:
                 SEARCH.reset(running)
-            span.set({names.PASSAGES: len(found), names.TOP_SCORE: found[0].score if found else None})
+            span.set(scores_of(found))
             return found
 
 
@@ -66,7 +74,7 @@ class TracedReranker:
     async def rerank(self, question: str, passages: tuple[Passage, ...], k: int) -> tuple[Passage, ...]:
         with self._trace.reranking(len(passages), k) as span:
             ranked = await self._inner.rerank(question, passages, k)
-            span.set({names.PASSAGES: len(ranked), names.TOP_SCORE: ranked[0].score if ranked else None})
+            span.set(scores_of(ranked))
             return ranked
 
 
@@ -93,9 +101,53 @@ class TracedGrader:
                     names.VERDICT: grade.verdict.value,
                     names.MISSING: grade.missing is not None,
                     names.P_SUFFICIENT: grade.p_sufficient,
+                    names.INPUT_TOKENS: grade.input_tokens,
+                    names.OUTPUT_TOKENS: grade.output_tokens,
                 }
             )
             return grade
+
+
+class TracedRewriter:
+    """A Rewriter whose calls are `rewrite` spans; whether its words were of use is all that is told of them."""
+
+    def __init__(self, inner: Rewriter, trace: RequestTrace) -> None:
+        self._inner = inner
+        self._trace = trace
+
+    async def rewrite(self, question: str, missing: str | None) -> str:
+        return await self._seen("rewrite", self._inner.rewrite(question, missing))
+
+    async def decompose(self, question: str) -> tuple[str, ...]:
+        return await self._seen("decompose", self._inner.decompose(question))
+
+    async def standalone(self, question: str, history: Sequence[tuple[str, str]]) -> str:
+        return await self._seen("standalone", self._inner.standalone(question, history))
+
+    async def filters(self, question: str, fields: Mapping[str, tuple[Scalar, ...]]) -> Mapping[str, Scalar]:
+        return await self._seen("filters", self._inner.filters(question, fields))
+
+    async def _seen(self, kind: str, call: Awaitable[Said]) -> Said:
+        with self._trace.rewriting(kind) as span:
+            said = await call
+            span.set({names.REWRITE_USED: bool(said)})
+            return said
+
+
+class TracedVerifier:
+    """A Verifier whose calls for one answer are one `verify` span together: a gate checks every sentence by itself."""
+
+    def __init__(self, inner: Verifier, trace: RequestTrace) -> None:
+        self._inner = inner
+        self._trace = trace
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    async def supported(self, question: str, claims: tuple[Claim, ...]) -> tuple[bool, ...]:
+        with self._trace.verifying(self._inner.name):
+            return await self._inner.supported(question, claims)
 
 
 class TracedGenerator:
@@ -152,3 +204,14 @@ class TracedDraft:
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def scores_of(found: tuple[Passage, ...]) -> dict[str, Value]:
+    """How many passages there are, the best and the last one's score, and by how much the best leads over the second."""
+    scores = [passage.score for passage in found]
+    return {
+        names.PASSAGES: len(found),
+        names.TOP_SCORE: scores[0] if scores else None,
+        names.LAST_SCORE: scores[-1] if scores else None,
+        names.SCORE_MARGIN: scores[0] - scores[1] if len(scores) > 1 else None,
+    }

@@ -23,8 +23,9 @@ from gateway.telemetry import Telemetry
 from grading.calibrate import Calibration, default_calibration
 from grading.correct import Fields
 from grading.ports import Grader, Rewriter, Verifier
+from grading.routing import always
 from retrieval.faults import DatabaseMissing
-from retrieval.ports import Embedder, Reranker, Retriever
+from retrieval.ports import Embedder, Reranker, Retriever, SearchMode
 from retrieval.sources import Source
 from streaming.answer import Parts
 from streaming.ports import AnswerCache, Gap, GapLog, Generator
@@ -134,6 +135,10 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
         gaps=evidence.gaps,
         fields=None if books is None else _fields(books),
         cache=None if books is None else _cache(settings, books, judges.voices.generator),
+        policy=settings.correction_policy(),
+        router=settings.router()
+        if books is not None
+        else always(SearchMode.DENSE),  # by its mode a script knows a wider search
     )
     return House(
         parts=parts,

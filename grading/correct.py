@@ -33,6 +33,7 @@ class Strategy(StrEnum):
     NEXT_SOURCE = "next_source"
 
 
+_FUSED = frozenset({SearchMode.HYBRID, SearchMode.HOPS})  # what these find, a hybrid search would find again
 REPEATABLE = frozenset({Strategy.NEXT_SOURCE, Strategy.GAP_QUERY})  # while there is a further source, another gap
 
 
@@ -152,7 +153,8 @@ class Corrector:
             case Strategy.DECOMPOSE:
                 return await self._decompose(failure)
             case Strategy.HYBRID:
-                return self._again(strategy, mode=SearchMode.HYBRID)
+                is_new = self._first.mode not in _FUSED or self._source > 0
+                return self._again(strategy, mode=SearchMode.HYBRID) if is_new else None
             case Strategy.FILTERS:
                 return await self._filters(failure)
             case Strategy.BROADEN:
@@ -199,7 +201,8 @@ class Corrector:
     def _broaden(self, failure: Failure) -> Search:
         """Wider, fused and reranked, in place of what was found; a partial set keeps what was relevant."""
         keep = failure.relevant if failure.grade.verdict is Verdict.PARTIAL else ()
-        query = replace(self._first, k=self._first.k * BROADEN_FACTOR, mode=SearchMode.HYBRID)
+        mode = self._first.mode if self._first.mode in _FUSED else SearchMode.HYBRID
+        query = replace(self._first, k=self._first.k * BROADEN_FACTOR, mode=mode)
         return self._search(Strategy.BROADEN, query, rerank=True, keep=keep)
 
     def _next_source(self, failure: Failure, affordable: Callable[[Search], bool]) -> Search | None:

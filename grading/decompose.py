@@ -9,6 +9,7 @@ from grading.standalone import Said, standalone
 from grading.words import content_words
 
 MOST_PARTS = 4  # each is a search
+LONGEST_READ = 400  # characters; nothing longer is taken apart: the rules are for questions, and a page of names would take them seconds
 
 
 class Decomposer(Protocol):
@@ -34,9 +35,12 @@ def decompose(question: str) -> tuple[str, ...]:
     """The parts of a stand-alone question, as Decomposer promises.
 
     Read off its surface: several sentences or coordinated clauses that each ask; a comparison, asked once for each side; a noun described
-    by a clause ("the team that Craig Westcarr played for"), asked for before the whole.
+    by a clause ("the team that Craig Westcarr played for"), asked for before the whole. One of more than LONGEST_READ characters is not
+    taken apart.
     """
     line = " ".join(question.split())
+    if len(line) > LONGEST_READ:
+        return (line,)
     parts = _asked(line) or _sides(line) or _hops(line) or (line,)
     return tuple(dict.fromkeys(part for part in parts if content_words(part)))[:MOST_PARTS] or (line,)
 

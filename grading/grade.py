@@ -3,6 +3,9 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from retrieval.disagreement import Disagreement
+from retrieval.passage import Passage
+
 
 class Verdict(StrEnum):
     """sufficient, partial, insufficient; in the corrective-RAG paper's words correct, ambiguous, incorrect.
@@ -32,7 +35,7 @@ class Grade:
 
     `missing` says in words what the set lacks (None when nothing), `conflicts` where passages contradict each other.
     `grader` names who said so; `p_sufficient` (0..1) and its standard error `p_error` are given by graders that estimate one. `rungs` are
-    the graders of a cascade that were asked, in order.
+    the graders of a cascade that were asked, in order. A model's grade says what tokens it took.
     """
 
     verdict: Verdict
@@ -43,6 +46,8 @@ class Grade:
     p_sufficient: float | None = None
     p_error: float | None = None
     rungs: tuple[RungJudged, ...] = ()
+    input_tokens: int | None = None
+    output_tokens: int | None = None
 
     @property
     def is_sufficient(self) -> bool:
@@ -63,3 +68,16 @@ def consistent(grade: Grade, passage_count: int) -> Grade:
     if verdict is Verdict.SUFFICIENT and contradicts:
         verdict = Verdict.PARTIAL if known else Verdict.INSUFFICIENT
     return replace(grade, verdict=verdict, missing=missing, relevant=known)
+
+
+def settled(grade: Grade, passages: tuple[Passage, ...], seen: tuple[Disagreement, ...], *, refuses: bool) -> Grade:
+    """The grade with the conflicts that were `seen` between relevant passages, where the grader named none of its own.
+
+    With `refuses` a sufficient set whose passages contradict each other is only partial: which of them is right is still to be found.
+    """
+    relevant = {passages[n - 1].id for n in grade.relevant}
+    between = [each.words for each in seen if each.one.id in relevant and each.other.id in relevant]
+    grade = replace(grade, conflicts=grade.conflicts or "; ".join(between) or None)
+    if refuses and grade.conflicts and grade.is_sufficient:
+        return replace(grade, verdict=Verdict.PARTIAL)
+    return grade

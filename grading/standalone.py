@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from grading.words import content_words
 
@@ -24,6 +24,9 @@ class Said(Protocol):
     def content(self) -> str: ...
 
 
+S = TypeVar("S", bound=Said)
+
+
 def standalone(question: str, history: Sequence[Said]) -> str:
     """The question as it would be put without its conversation, on one line; at most TOPIC_WORDS words are added.
 
@@ -42,9 +45,9 @@ def standalone(question: str, history: Sequence[Said]) -> str:
     return _joined(asked, _topic(turns))
 
 
-def weighty(history: Sequence[Said]) -> tuple[Said, ...]:
+def weighty(history: Sequence[S]) -> tuple[S, ...]:
     """The turns that count, in order: no blank ones, no refusals, and not the questions that were refused."""
-    kept: list[Said] = []
+    kept: list[S] = []
     for turn in history:
         if not turn.content.strip():
             continue

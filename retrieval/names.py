@@ -12,6 +12,9 @@ _WORD = re.compile(
 )  # ASCII letters and digits, and whatever is not ASCII: as in SQL, whatever its locale
 _BRACKETS = re.compile(r" *\([^()]*\) *$")
 _BREAK = re.compile(r"[.;:!?\n]\s|\n")
+_DATED_NAME = re.compile(
+    r"\b(?:v ?\d[\d ]*|(?:version|rev|revision|release) \d[\d ]*|(?:19|20)\d\d(?: \d\d? \d\d?)?)\b"
+)
 
 
 def names_in(text: str) -> tuple[str, ...]:
@@ -31,6 +34,11 @@ def words_of(text: str) -> frozenset[str]:
 def name_of(title: str) -> str:
     """What a title names: its last part (document › section), without what stands in brackets at its end; as SQL's `name_of`."""
     return _normal(_WORD.findall(_BRACKETS.sub("", title.rsplit(" › ", 1)[-1])))
+
+
+def undated(title: str) -> str:
+    """The title's name without its version and date: the same for two versions of one thing."""
+    return " ".join(_DATED_NAME.sub(" ", name_of(title)).split())
 
 
 def _normal(words: Sequence[str]) -> str:

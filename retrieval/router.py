@@ -14,6 +14,7 @@ from retrieval.ports import SearchMode
 # questions of several parts alone: mtrag .56, multihop .79.
 DEFAULT_MODE = SearchMode.HYBRID
 PARTS_MODE = SearchMode.HOPS
+LONGEST_READ = 600  # characters read for marks: what is pasted behind a question is not read, which would hold up every other answer
 
 
 class Need(StrEnum):
@@ -22,6 +23,7 @@ class Need(StrEnum):
     EXACT = "exact"
     PARTS = "parts"
     MEANING = "meaning"
+    SETTING = "setting"  # of whoever runs the gateway, whatever is asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ def route(question: str, parts: int = 1, default: SearchMode = DEFAULT_MODE) -> 
     """
     found = marks(question)
     if found:
-        rest = question
+        rest = question[: 2 * LONGEST_READ]
         for mark in found:
             rest = rest.replace(mark, " ")
         alone = not any(len(word) > 1 for word in re.findall(r"[^\W\d_]+", rest))
@@ -52,8 +54,11 @@ def route(question: str, parts: int = 1, default: SearchMode = DEFAULT_MODE) -> 
 
 
 def marks(question: str) -> tuple[str, ...]:
-    """Identifiers, error codes, version numbers, paths, flags, addresses of memory and quoted code, in order, none twice."""
-    found = (match.group().strip("`.,;:?!") for match in _MARK.finditer(question))
+    """Identifiers, error codes, version numbers, paths, flags, addresses of memory and quoted code, in order, none twice.
+
+    Those in the first LONGEST_READ characters.
+    """
+    found = (match.group().strip("`.,;:?!") for match in _MARK.finditer(question[:LONGEST_READ]))
     return tuple(dict.fromkeys(mark for mark in found if mark))
 
 

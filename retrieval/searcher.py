@@ -6,6 +6,7 @@ from itertools import zip_longest
 
 import anyio
 
+from retrieval.evidence import Cleaned, cleaned, evidence
 from retrieval.passage import Passage, merge
 from retrieval.ports import Query, Reranker
 from retrieval.sources import Source
@@ -31,9 +32,9 @@ class Search:
         """What was searched, for people."""
         return "; ".join(query.text for query in self.queries)
 
-    def joined(self, found: tuple[Passage, ...]) -> tuple[Passage, ...]:
-        """The set to grade: what is kept, then what was found, no repeats, with room for `k` new ones; internal first."""
-        return by_authority(merge(self.keep, found, limit=len(self.keep) + self.k))
+    def joined(self, found: tuple[Passage, ...]) -> Cleaned:
+        """The set to grade: what is kept, then what was found, cleaned, with room for `k` new ones; internal first."""
+        return evidence(self.keep, found, self.k)
 
 
 class Searcher:
@@ -43,17 +44,21 @@ class Searcher:
         self.sources = tuple(sources)
         self._reranker = reranker
 
-    async def run(self, search: Search, question: str) -> tuple[Passage, ...]:
-        """The set that `search` finds: kept passages first, then the found ones, no repeats, internal before external,
-        with room for `k` new ones.
+    async def run(self, search: Search, question: str) -> Cleaned:
+        """The set that `search` finds: kept passages first, then the found ones, no repeats or outdated versions, internal before
+        external, with room for `k` new ones.
 
         `question` is what a reranker reads. Raises as Retriever.retrieve, the first fault of several queries. On
         cancellation every running query is cancelled.
         """
+        return search.joined(await self.find(search, question))
+
+    async def find(self, search: Search, question: str) -> tuple[Passage, ...]:
+        """What `search` finds, best first, before anything is kept or cleaned. Otherwise as `run`."""
         found = interleaved(await self._all(search))
         if search.rerank and self._reranker is not None:
-            found = await self._reranker.rerank(question, found, search.k)
-        return search.joined(found)
+            return await self._reranker.rerank(question, cleaned(found).kept, search.k)
+        return found
 
     async def _all(self, search: Search) -> list[tuple[Passage, ...]]:
         source = self.sources[search.source]
@@ -82,8 +87,3 @@ def interleaved(sets: Sequence[tuple[Passage, ...]]) -> tuple[Passage, ...]:
     ranks = zip_longest(*sets)
     mixed = tuple(p for rank in ranks for p in rank if p is not None)
     return merge(mixed, (), limit=len(mixed))
-
-
-def by_authority(passages: tuple[Passage, ...]) -> tuple[Passage, ...]:
-    """Internal passages before external ones, each in their own order."""
-    return tuple(sorted(passages, key=lambda p: bool(p.metadata.get("external"))))

@@ -7,6 +7,7 @@ import anyio
 from anyio import CancelScope
 from anyio.abc import TaskGroup
 
+from retrieval.evidence import Cleaned
 from retrieval.passage import Passage
 from retrieval.ports import Query
 from retrieval.searcher import Search, Searcher
@@ -46,7 +47,7 @@ class Ahead:
         """Whether what `search` asks for was looked for ahead, so that it costs nothing more."""
         return search.source in self._running and search.queries == (self._first,) and not search.rerank
 
-    def take(self, search: Search) -> Awaitable[tuple[Passage, ...]] | None:
+    def take(self, search: Search) -> Awaitable[Cleaned] | None:
         """What was found ahead for `search`, to be awaited; None when it does not cover it."""
         return self._join(search, self._running[search.source]) if self.covers(search) else None
 
@@ -55,7 +56,7 @@ class Ahead:
         for running in self._running.values():
             running.scope.cancel()
 
-    async def _join(self, search: Search, running: _Running) -> tuple[Passage, ...]:
+    async def _join(self, search: Search, running: _Running) -> Cleaned:
         await running.over.wait()
         if running.fault is not None:
             raise running.fault
@@ -64,7 +65,7 @@ class Ahead:
     async def _run(self, search: Search, running: _Running) -> None:
         with running.scope:
             try:
-                running.found = await self._searcher.run(search, self._question)
+                running.found = await self._searcher.find(search, self._question)
             except Exception as fault:
                 running.fault = fault
             finally:

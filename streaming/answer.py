@@ -1,6 +1,5 @@
 """One question's life: retrieve, grade while drafting, gate, release or search again or refuse, verify. Read this first."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -11,39 +10,27 @@ from grading.correct import DEFAULT_POLICY, Corrector, Failure, Fields, Policy, 
 from grading.faults import RewriterUnavailable
 from grading.grade import Grade, Verdict
 from grading.ports import Grader, Rewriter, Verifier
+from grading.routing import Router, adaptive
+from grading.standalone import weighty
+from retrieval.evidence import Cleaned
 from retrieval.faults import GatewayFault
-from retrieval.passage import Passage, Scalar
 from retrieval.ports import Query, Reranker
 from retrieval.searcher import Search, Searcher
 from retrieval.sources import Source
 from streaming import recall
-from streaming.ahead import Ahead
+from streaming.ask import Ask as Ask
 from streaming.attempt import Contest, Emit, Race, Racers
 from streaming.budget import Limits, Verify
 from streaming.drafting import unnamed
-from streaming.events import Done, Failed, Path, Reason, Retry, Started, Status, Verification
-from streaming.facts import AttemptBegan, AttemptEnded, Ended, Retrieved
-from streaming.gate import Answered, Broken, Discarded, Ending, Ungrounded, Unjudged
+from streaming.events import Done, Failed, Path, Reason, Retry, Started, Status, Token, Verification
+from streaming.facts import AttemptBegan, AttemptEnded, Ended, Verified
+from streaming.finding import FIRST, Finding
+from streaming.gate import Answered, Broken, Discarded, Ending, Spent, Ungrounded, Unjudged
 from streaming.halt import Halt
 from streaming.ledger import Ledger
-from streaming.ports import AnswerCache, Gap, GapLog, Generator, Observer, Speculator, StopReason, Turn
+from streaming.ports import AnswerCache, Gap, GapLog, Generator, Observer, Speculator, StopReason
 from streaming.proof import annotated
-from streaming.refusal import refusal
-
-FIRST = "first"  # the strategy of attempt 1
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One question as the edge hands it over: cleaned, bounded, stand-alone."""
-
-    answer_id: str
-    trace_id: str
-    question: str
-    collection: str = "default"
-    history: tuple[Turn, ...] = ()
-    filters: Mapping[str, Scalar] = field(default_factory=dict)
-    tenant: str = "default"
+from streaming.refusal import disagreement, missing_of, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +49,7 @@ class Parts:
     similarity: Similarity | None = None
     cache: AnswerCache | None = None
     policy: Policy = field(default_factory=lambda: DEFAULT_POLICY)
+    router: Router = adaptive
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +82,9 @@ async def answer(
 
 class _Answer:
     def __init__(self, ask: Ask, parts: Parts, limits: Limits, emit: Emit, observer: Observer, halt: Halt) -> None:
-        self._ask, self._parts, self._limits = ask, parts, limits
+        self._ask, self._parts, self._limits = replace(ask, history=weighty(ask.history)), parts, limits
         self._emit, self._observer, self._halt = emit, observer, halt
         self._racers = Racers(parts.grader, parts.generator, parts.speculator, observer, parts.verifier)
-        self._searcher = Searcher(parts.sources, parts.reranker)
         self._ledger = Ledger()
         self._began = anyio.current_time()
         self._deadline = self._began + limits.deadline_s
@@ -105,8 +92,7 @@ class _Answer:
         self._attempt = 0
         self._attempt_open = False
         self._searched: list[str] = []
-        self._external_left = limits.external_searches
-        self._passages: tuple[Passage, ...] = ()
+        self._found = Cleaned(())
         self._race: Race | None = None
         self._retrieved_s = 0.0
 
@@ -139,30 +125,33 @@ class _Answer:
         return Refused(Reason.BUDGET_EXHAUSTED)
 
     async def _attempts(self, tasks: TaskGroup) -> Outcome:
-        ask, parts, k = self._ask, self._parts, self._limits.k
-        first = Query(self._question, ask.collection, k, filters=ask.filters, tenant=ask.tenant)
+        ask, parts, limits = self._ask, self._parts, self._limits
+        route = parts.router(self._question)
+        first = Query(self._question, ask.collection, limits.k, route.mode, ask.filters, ask.tenant)
         corrector = Corrector(first, parts.sources, parts.policy, parts.rewriter, parts.fields, parts.similarity)
-        ahead = Ahead(self._searcher, first, self._question, tasks)
-        search = Search(FIRST, (first,), k)
+        searcher = Searcher(parts.sources, parts.reranker)
+        finding = Finding(searcher, first, self._question, limits.external_searches, tasks)
+        search = Search(FIRST, (first,), limits.k)
+        need: str | None = route.need
         try:
             while True:
                 self._attempt += 1
-                self._passages = await self._find(search, ahead)
+                await self._find(search, finding, need)
                 ending = await self._contest(tasks)
                 match ending:
                     case Answered() | Broken():
                         return ending
                     case Unjudged():
                         return Refused(Reason.GRADER_UNAVAILABLE)
-                    case None:
+                    case Spent():
                         return Refused(Reason.BUDGET_EXHAUSTED)
                     case Discarded() | Ungrounded():
-                        again = await self._correction(ending, search, corrector, ahead)
+                        again = await self._correction(ending, search, corrector, finding)
                         if again is None:
                             return refused(ending)
-                        search = again
+                        search, need = again, None
         finally:
-            ahead.close()
+            finding.close()
 
     async def _stand_alone(self) -> None:
         """From here on the question is one that needs no history; as it was asked where nothing can make it so."""
@@ -179,60 +168,53 @@ class _Answer:
         await self._emit(recall.events_of(kept))
         return Recalled()
 
-    async def _find(self, search: Search, ahead: Ahead) -> tuple[Passage, ...]:
-        is_first = search.strategy == FIRST
+    async def _find(self, search: Search, finding: Finding, need: str | None) -> None:
         self._attempt_open = True
-        self._observer.note(AttemptBegan(self._attempt, None if is_first else search.strategy, search.text))
+        correction, mode = None if need else search.strategy, str(search.queries[0].mode)
+        self._observer.note(AttemptBegan(self._attempt, correction, search.text, mode, need))
         self._searched.append(search.text)
         await self._emit((Status(self._attempt, "retrieving"),))
-        if is_first:
-            self._external_left -= ahead.start(self._external_left)
-        began = anyio.current_time()
-        passages = await (ahead.take(search) or self._searcher.run(search, self._question))
-        took_s = anyio.current_time() - began
-        self._retrieved_s += took_s
-        self._observer.note(Retrieved(self._attempt, len(passages), took_s))
-        return passages
+        found = await finding.find(search)
+        self._found = found.evidence
+        self._retrieved_s += found.took_s
+        self._observer.note(found.fact(self._attempt))
 
-    async def _contest(self, tasks: TaskGroup) -> Ending | None:
-        """How the race over the passages ended; None when no tokens are left for it."""
-        if not self._passages:  # nothing to grade and nothing to draft from
+    async def _contest(self, tasks: TaskGroup) -> Ending:
+        """How the race over the passages ended."""
+        passages = self._found.kept
+        if not passages:  # nothing to grade and nothing to draft from
             return Discarded(Grade(Verdict.INSUFFICIENT, grader="empty"))
-        if not self._limits.draft_tokens(self._ledger, self._passages):
-            return None
+        if not self._limits.draft_tokens(self._ledger, passages):
+            return Spent()
         await self._emit((Status(self._attempt, "grading"),))
-        contest = Contest(self._attempt, self._question, self._passages, self._ask.history, self._deadline)
+        ask, conflicts = self._ask, self._found.conflicts
+        contest = Contest(self._attempt, self._question, passages, ask.history, self._deadline, conflicts)
         self._race = Race(contest, self._racers, self._limits, self._ledger, tasks, self._emit)
         return await self._race.run()
 
     async def _correction(
-        self, ending: Discarded | Ungrounded, search: Search, corrector: Corrector, ahead: Ahead
+        self, ending: Discarded | Ungrounded, search: Search, corrector: Corrector, finding: Finding
     ) -> Search | None:
         """The next search, announced; None when the budget or the policy has no further one."""
         is_told = isinstance(ending, Ungrounded) and ending.is_sent  # what was sent cannot be taken back
         if is_told or not self._limits.allows_retry_after(self._attempt):
             return None
-        failure = failure_of(ending, self._question, self._passages, search)
-        found = await corrector.next_search(failure, lambda s: self._external_cost(s, ahead) <= self._external_left)
+        failure = failure_of(ending, self._question, self._found, search)
+        found = await corrector.next_search(failure, finding.affords)
         if found is None:
             return None
         self._end_attempt("discarded")
-        self._external_left -= self._external_cost(found, ahead)
         grade = failure.grade
         retry = Retry(self._attempt, grade.verdict, grade.missing, found.strategy, found.text)
         await self._emit((retry, Status(self._attempt + 1, "correcting", found.strategy)))
         return found
 
-    def _external_cost(self, search: Search, ahead: Ahead) -> int:
-        """How many searches outside the house `search` spends."""
-        is_external = self._parts.sources[search.source].external and not ahead.covers(search)
-        return len(search.queries) if is_external else 0
-
     async def _tell(self, outcome: Outcome) -> tuple[Path, str | None]:
         match outcome:
             case Answered(_, stop) if stop.reason is not StopReason.REFUSAL:
                 self._end_attempt("released")
-                await self._verify(is_whole=stop.reason is StopReason.END)
+                if (fault := await self._conclude(outcome)) is not None:
+                    return await self._tell(Broken(fault))
                 path, finish, reason = Path.CLEAN if self._attempt == 1 else Path.RECOVERED, stop.reason.value, None
             case Recalled():
                 path, finish, reason = Path.CLEAN, StopReason.END.value, None
@@ -247,7 +229,16 @@ class _Answer:
         await self._emit((Done(path, finish, self._attempt, self._ledger.usage(), self._timings()),))
         return path, reason
 
-    async def _verify(self, *, is_whole: bool) -> None:
+    async def _conclude(self, answered: Answered) -> GatewayFault | None:
+        """What follows the last token: where the sources disagree, and which sentences they support. The fault it was halted with."""
+        with anyio.CancelScope() as scope:
+            self._halt.bind(scope)
+            if answered.grade.conflicts:
+                await self._emit((Token(f"\n\n{disagreement(answered.grade.conflicts)}"),))
+            await self._verify(is_keepable=answered.stop.reason is StopReason.END and not answered.grade.conflicts)
+        return self._halt.fault if scope.cancelled_caught else None
+
+    async def _verify(self, *, is_keepable: bool) -> None:
         """Says which sentences of the released answer its passages support; keeps a whole answer that all of them do."""
         race, verifier = self._race, self._parts.verifier
         if race is None or verifier is None or self._limits.verify is Verify.OFF:
@@ -258,15 +249,17 @@ class _Answer:
             verification = await annotated(verifier, self._question, race.released, race.sources, limit_s)
         else:
             verification = Verification(True, race.claims)
+        unsupported = sum(not claim.supported for claim in verification.claims)
+        self._observer.note(Verified(self._attempt, verification.grounded, len(verification.claims), unsupported))
         await self._emit((verification,))
-        if verification.grounded and is_whole:
+        if verification.grounded and is_keepable:
             await recall.keep(self._parts.cache, self._ask, self._question, race)
 
     async def _refuse(self, refused: Refused) -> tuple[Path, str, str]:
         self._end_attempt("refused")
         gap = Gap(
             question=self._question,
-            missing=refused.grade.missing if refused.grade else None,
+            missing=missing_of(refused.grade),
             reason=refused.reason,
             searched=tuple(dict.fromkeys(self._searched)),
             attempts=self._attempt,
@@ -274,7 +267,7 @@ class _Answer:
             tenant=self._ask.tenant,
             answer_id=self._ask.answer_id,
         )
-        await self._emit((await refusal(refused.reason, gap, self._parts.gaps, self._passages),))
+        await self._emit((await refusal(refused.reason, gap, self._parts.gaps, self._found.kept),))
         finish = "budget" if refused.reason is Reason.BUDGET_EXHAUSTED else "refusal"
         return Path.REFUSED, finish, refused.reason
 
@@ -288,12 +281,12 @@ class _Answer:
         return {"retrieval": round(self._retrieved_s * 1000, 1), "total": round(total_s * 1000, 1)}
 
 
-def failure_of(ending: Discarded | Ungrounded, question: str, passages: tuple[Passage, ...], search: Search) -> Failure:
+def failure_of(ending: Discarded | Ungrounded, question: str, found: Cleaned, search: Search) -> Failure:
     """What the next search has to correct; after an ungrounded answer, that its unsupported sentence be supported."""
     if isinstance(ending, Discarded):
-        return Failure(question, ending.grade, passages, search)
+        return Failure(question, ending.grade, found.kept, search)
     grade = replace(ending.grade, verdict=Verdict.PARTIAL, missing=ending.sentence)
-    return Failure(question, grade, passages, search, is_ungrounded=True)
+    return Failure(question, grade, found.kept, search, is_ungrounded=True)
 
 
 def refused(ending: Discarded | Ungrounded) -> Refused:

@@ -11,11 +11,12 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from grading.faults import GraderUnavailable
-from grading.grade import Grade, consistent
+from grading.grade import Grade, consistent, settled
 from grading.ports import Grader, Verifier
+from retrieval.disagreement import Disagreement
 from retrieval.faults import GatewayFault
 from retrieval.passage import Passage
-from streaming.budget import Limits, Verify
+from streaming.budget import Conflicts, Limits, Verify
 from streaming.drafting import TOKEN_LIMIT_BYTES, Drafting, unnamed
 from streaming.events import Citation, Claim, Event, Sources, Status, Token
 from streaming.facts import Judged, Released, SpeculationDecided
@@ -27,8 +28,10 @@ from streaming.gate import (
     Graded,
     GradeFailed,
     Signal,
+    Spent,
     Step,
     Ungrounded,
+    room_bytes,
     text_bytes,
 )
 from streaming.ledger import Ledger
@@ -45,13 +48,14 @@ Emit = Callable[[tuple[Event, ...]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """What an attempt is about: its number from 1, the stand-alone question and the set found for it."""
+    """What an attempt is about: its number from 1, the stand-alone question, the set found for it and where that disagrees."""
 
     attempt: int
     question: str
     passages: tuple[Passage, ...]
     history: tuple[Turn, ...] = ()
     deadline: float = math.inf
+    conflicts: tuple[Disagreement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +135,10 @@ class Race:
     async def _act(self, step: Step, gate: Gate) -> Ending | None:
         if step.close:
             self._close("discarded")
-        if step.draft_from is not None:
-            self._draft(gate.draft, step.draft_from)
+        if step.dropped and self._drafting is not None:
+            self._drafting.room.give(room_bytes(step.dropped))
+        if step.draft_from is not None and not self._draft(gate.draft, step.draft_from):
+            return Spent()
         if step.opened:
             await self._open(gate, text_bytes(step.send))
         if self._proof is None:
@@ -181,7 +187,7 @@ class Race:
             self._drafting.release()
         await self._emit(said(pieces))
         if self._drafting is not None:
-            self._drafting.room.give(text_bytes(pieces))
+            self._drafting.room.give(room_bytes(pieces))
 
     async def _show_sources(self) -> None:
         attempt = self._contest.attempt
@@ -195,13 +201,17 @@ class Race:
             is_sent = self._drafting is not None and self._drafting.entry.released
             self._close("failed" if isinstance(ending, Broken) else "released" if is_sent else "discarded")
 
-    def _draft(self, number: int, passage_numbers: tuple[int, ...], delay_s: float = 0.0) -> None:
+    def _draft(self, number: int, passage_numbers: tuple[int, ...], delay_s: float = 0.0) -> bool:
+        """Starts a draft; whether there are tokens left for one."""
         contest = self._contest
+        max_tokens = self._limits.draft_tokens(self._ledger, contest.passages)
+        if not max_tokens:
+            return False
         prompt = Prompt(
             question=contest.question,
             passages=tuple((n, contest.passages[n - 1]) for n in passage_numbers),
             history=contest.history,
-            max_tokens=max(1, self._limits.draft_tokens(self._ledger, contest.passages)),
+            max_tokens=max_tokens,
         )
         self._drafting = Drafting(
             contest.attempt,
@@ -214,6 +224,7 @@ class Race:
             self._racers.observer,
         )
         self._drafting.start(self._tasks, delay_s)
+        return True
 
     def _close(self, outcome: str) -> None:
         if self._drafting is not None:
@@ -228,6 +239,9 @@ class Race:
                 with anyio.fail_after(self._limits.grade_timeout_s):
                     found = await self._racers.grader.grade(contest.question, contest.passages)
                 grade = consistent(found, len(contest.passages))
+                if contest.conflicts or grade.conflicts:
+                    refuses = self._limits.conflicts is Conflicts.REFUSE
+                    grade = settled(grade, contest.passages, contest.conflicts, refuses=refuses)
             except TimeoutError:
                 fault = GraderUnavailable(f"no verdict within {self._limits.grade_timeout_s:g} s")
             except GatewayFault as raised:

@@ -22,6 +22,16 @@ class Verify(StrEnum):
     GATE = "gate"
 
 
+class Conflicts(StrEnum):
+    """What becomes of an answer whose relevant passages contradict each other.
+
+    NAME: it is given, and ends with where they do. REFUSE: it is not; the search is corrected, and the refusal says so.
+    """
+
+    NAME = "name"
+    REFUSE = "refuse"
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The bounds of one answer. `max_retries` corrections follow the first attempt at most; times in seconds.
@@ -42,6 +52,7 @@ class Limits:
     k: int = 5
     strict_subset: bool = False
     verify: Verify = Verify.OFF
+    conflicts: Conflicts = Conflicts.NAME
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_retries <= MAX_RETRIES:

@@ -9,7 +9,7 @@ from anyio.abc import TaskGroup
 
 from retrieval.faults import GatewayFault
 from streaming.facts import DraftClosed, DraftStarted
-from streaming.gate import Drafted, DraftFailed, Signal, text_bytes
+from streaming.gate import Drafted, DraftFailed, Signal, room_bytes, text_bytes
 from streaming.ledger import Entry
 from streaming.ports import Draft, Generator, Observer, Piece, Prompt, Stopped, Text, Usage
 from streaming.room import Room
@@ -48,6 +48,8 @@ class Drafting:
         self._decided_at = 0.0
         self._over_at: float | None = None
         self._told = False
+        self._began_at = 0.0
+        self._first_text_s: float | None = None
 
     def start(self, tasks: TaskGroup, delay_s: float = 0.0) -> None:
         """Begins in `tasks`, after `delay_s` seconds or when released, whichever is first."""
@@ -83,6 +85,7 @@ class Drafting:
 
     async def _draft(self) -> None:
         self._observer.note(DraftStarted(self._attempt, self.number))
+        self._began_at = anyio.current_time()
         try:
             await self._read()
         except BaseException:
@@ -119,7 +122,7 @@ class Drafting:
         ready: list[Piece] = []
         for piece in pieces:
             for part in cut(piece, min(TOKEN_LIMIT_BYTES, self.room.limit_bytes)):
-                size = text_bytes((part,))
+                size = room_bytes((part,))
                 if not self.room.fits(size):
                     self._say(ready)
                     ready = []
@@ -131,6 +134,8 @@ class Drafting:
     def _say(self, ready: list[Piece]) -> None:
         if ready:
             count(self.entry, ready)
+            if self._first_text_s is None and self.entry.characters:
+                self._first_text_s = anyio.current_time() - self._began_at
             self._report(Drafted(self.number, tuple(ready)))
 
     def _fail(self, fault: GatewayFault) -> None:
@@ -158,6 +163,7 @@ class Drafting:
                 exact=entry.exact,
                 close_s=max(0.0, self._over_at - self._decided_at),
                 closed_ago_s=anyio.current_time() - self._over_at,
+                first_text_s=self._first_text_s,
             )
         )
 

@@ -7,22 +7,40 @@ recorded of it is the observer's decision.
 from dataclasses import dataclass
 
 from grading.grade import Grade
+from retrieval.passage import Passage
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptBegan:
-    """Attempt `attempt` (from 1) begins; `correction` names how it searches differently (None for attempt 1)."""
+    """Attempt `attempt` (from 1) begins; `correction` names how it searches differently (None for attempt 1).
+
+    `mode` is the SearchMode of its queries, `need` why attempt 1 searches in it (retrieval.router.Need; None for later ones).
+    """
 
     attempt: int
     correction: str | None
     query: str
+    mode: str = "dense"
+    need: str | None = None
+
+    @property
+    def strategy(self) -> str:
+        """How it searches, in one word of a closed set: the correction, for attempt 1 the mode."""
+        return self.correction or self.mode
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
+    """A set was found: so many `passages`, after what `evidence` left out. `found` are the passages themselves."""
+
     attempt: int
     passages: int
     took_s: float
+    duplicates: int = 0
+    outdated: int = 0
+    outranked: int = 0
+    conflicts: int = 0
+    found: tuple[Passage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +84,7 @@ class DraftClosed:
 
     Tokens are exact when the service counted them, else estimated from the text. `close_s` is from the decision to
     close until closed (0 for a draft that was over before its verdict); it was over `closed_ago_s` before this is told.
+    `first_text_s` is from the request to the first answer text out of the model (None: there was none).
     """
 
     attempt: int
@@ -76,6 +95,17 @@ class DraftClosed:
     exact: bool
     close_s: float
     closed_ago_s: float = 0.0
+    first_text_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The released answer was checked: how many `claims` it makes, and how many of them nothing supports."""
+
+    attempt: int
+    grounded: bool
+    claims: int
+    unsupported: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +133,7 @@ Fact = (
     | DraftStarted
     | Released
     | DraftClosed
+    | Verified
     | AttemptEnded
     | Ended
 )

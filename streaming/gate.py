@@ -19,6 +19,8 @@ from retrieval.faults import GatewayFault
 from streaming.faults import AnswerIncomplete
 from streaming.ports import Cited, Piece, Stopped, StopReason, Text
 
+QUOTE_BYTES = 8_192  # a quote is a piece of a passage; of a longer one no more is counted, so that any one fits
+
 
 class State(Enum):
     HELD = auto()
@@ -92,7 +94,12 @@ class Ungrounded:
     is_sent: bool
 
 
-Ending = Answered | Discarded | Unjudged | Broken | Ungrounded
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """No tokens are left for the draft that would have to come next; nothing was sent."""
+
+
+Ending = Answered | Discarded | Unjudged | Broken | Ungrounded | Spent
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +107,14 @@ class Step:
     """What to do now, in this order: close the running draft, start another one, send, end.
 
     `opened` is true in the one step that releases. `draft_from` holds the passage numbers to draft from, None for no new draft.
+    `dropped` was held or came, and is not to be sent.
     """
 
     opened: bool = False
     close: bool = False
     draft_from: tuple[int, ...] | None = None
     send: tuple[Piece, ...] = ()
+    dropped: tuple[Piece, ...] = ()
     ending: Ending | None = None
 
 
@@ -137,8 +146,8 @@ class Gate:
 
     @property
     def held_bytes(self) -> int:
-        """UTF-8 bytes of text now held."""
-        return text_bytes(self.held)
+        """What is now held, as `room_bytes` counts it."""
+        return room_bytes(self.held)
 
     def step(self, signal: Signal) -> Step:
         """What follows from `signal`. Signals of an earlier draft, or after the end, change nothing."""
@@ -203,13 +212,14 @@ class Gate:
 
     def _send(self, pieces: tuple[Piece, ...], *, opened: bool) -> Step:
         self.held.clear()
-        send = tuple(p for p in pieces if not isinstance(p, Cited) or p.n in self.citable)
+        dropped = tuple(p for p in pieces if isinstance(p, Cited) and p.n not in self.citable)
+        send = tuple(p for p in pieces if p not in dropped) if dropped else pieces
         self._sent = self._sent or any(isinstance(p, Text) and p.text.strip() for p in send)
         stop = pieces[-1] if pieces and isinstance(pieces[-1], Stopped) else None
         if stop is not None and stop.reason is StopReason.END and not self._sent:
             return self._failed(AnswerIncomplete("the model ended its answer without a word"), opened=opened)
         assert self._grade is not None
-        return Step(opened=opened, send=send, ending=Answered(self._grade, stop) if stop else None)
+        return Step(opened=opened, send=send, dropped=dropped, ending=Answered(self._grade, stop) if stop else None)
 
 
 def text_bytes(pieces: Iterable[Piece]) -> int:
@@ -219,4 +229,19 @@ def text_bytes(pieces: Iterable[Piece]) -> int:
         if isinstance(piece, Text):
             text = piece.text
             size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return size
+
+
+def room_bytes(pieces: Iterable[Piece]) -> int:
+    """What `pieces` count for against the bound on what is held: their text, and of each citation's quote at most QUOTE_BYTES.
+
+    Lean as `text_bytes`: it is asked twice for every token.
+    """
+    size = 0
+    for piece in pieces:
+        if isinstance(piece, Text):
+            text = piece.text
+            size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        elif isinstance(piece, Cited) and piece.quote is not None:
+            size += min(QUOTE_BYTES, text_bytes((Text(piece.quote),)))
     return size

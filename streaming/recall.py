@@ -1,25 +1,21 @@
 """Recalling verified answers: from the race to the cache, and from the cache to events."""
 
-from typing import TYPE_CHECKING
-
+from streaming.ask import Ask
 from streaming.attempt import Race, said
 from streaming.events import Event, Sources, Status
 from streaming.ports import AnswerCache, Cited, Kept, Text
 
-if TYPE_CHECKING:
-    from streaming.answer import Ask
-
 FROM_CACHE = "from the cache of verified answers"
 
 
-async def find(cache: AnswerCache | None, ask: "Ask", question: str) -> Kept | None:
+async def find(cache: AnswerCache | None, ask: Ask, question: str) -> Kept | None:
     """The kept answer to `question`; None where nothing is kept, and for a question that filters or a history narrow."""
     if cache is None or is_narrowed(ask, question):
         return None
     return await cache.find(question, ask.collection, ask.tenant)
 
 
-async def keep(cache: AnswerCache | None, ask: "Ask", question: str, race: Race) -> None:
+async def keep(cache: AnswerCache | None, ask: Ask, question: str, race: Race) -> None:
     """Keeps what `race` released, which every passage it rests on supports."""
     if cache is None or is_narrowed(ask, question):
         return
@@ -28,7 +24,7 @@ async def keep(cache: AnswerCache | None, ask: "Ask", question: str, race: Race)
     await cache.keep(question, ask.collection, ask.tenant, Kept(text, citations, race.sources))
 
 
-def is_narrowed(ask: "Ask", question: str) -> bool:
+def is_narrowed(ask: Ask, question: str) -> bool:
     """Whether the words of `question` are not all that it depends on: filters, or a history that was not worked into it."""
     return bool(ask.filters or (ask.history and question == ask.question))
 

@@ -2,6 +2,7 @@
 
 import anyio
 
+from grading.grade import Grade
 from retrieval.passage import Passage
 from streaming.events import Reason, Refusal
 from streaming.ports import Gap, GapLog
@@ -22,6 +23,18 @@ def message_for(reason: Reason, missing: str | None) -> str:
     """One or two sentences for the person who asked."""
     opening = _OPENINGS[reason]
     return f"{opening} Missing: {missing}" if missing and reason is Reason.INSUFFICIENT_EVIDENCE else opening
+
+
+def disagreement(conflicts: str) -> str:
+    """A grade's `conflicts` as a sentence for the person who asked."""
+    return f"The sources disagree: {conflicts}"
+
+
+def missing_of(grade: Grade | None) -> str | None:
+    """What a grade says is missing: which of two contradicting sources is right, where it names nothing else."""
+    if grade is None:
+        return None
+    return grade.missing or (disagreement(grade.conflicts) if grade.conflicts else None)
 
 
 async def refusal(reason: Reason, gap: Gap, gaps: GapLog, passages: tuple[Passage, ...]) -> Refusal:

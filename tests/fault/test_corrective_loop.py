@@ -13,6 +13,7 @@ from grading.cascade import Cascade, Rung
 from grading.correct import DEFAULT_POLICY, Cause, Policy, Strategy
 from grading.faults import GraderUnavailable, RewriterUnavailable
 from grading.grade import Grade, Verdict
+from grading.routing import always
 from retrieval.faults import RetrievalUnavailable
 from retrieval.ports import SearchMode
 from streaming.budget import Limits, Verify
@@ -117,7 +118,7 @@ def test_the_table_of_causes_has_every_row_of_the_policy() -> None:
 def test_every_strategy_of_every_row_recovers_the_answer(
     backend: str, row: tuple[Verdict, Cause], strategy: Strategy
 ) -> None:
-    loop = play(backend, failing(row, {row: (strategy,)}))
+    loop = play(backend, failing(row, {row: (strategy,)}, router=always(SearchMode.DENSE)))
     empty = row[1] is Cause.EMPTY
     (retry,) = loop.of(Retry)
     assert (retry.attempt, retry.verdict, retry.correction) == (1, row[0], strategy)
@@ -274,7 +275,7 @@ def test_a_later_draft_may_say_no_more_than_what_is_left(backend: str) -> None:
 
 
 def test_input_tokens_are_counted_before_a_draft_is_asked_for(backend: str) -> None:
-    long = tuple(replace(p, text="x" * 4_000) for p in passages(3))
+    long = tuple(replace(p, text=letter * 4_000) for p, letter in zip(passages(3), "xyz", strict=True))
     loop = Loop(
         FakeGrader([(1.0, GOOD)]),
         says("All is well."),

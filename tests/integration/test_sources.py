@@ -50,8 +50,8 @@ def tables(*written: dict[str, Any]) -> tuple[SourceTable, ...]:
 
 async def found(searcher: Searcher, place: int) -> list[str]:
     """What each source finds, as `id source external`."""
-    passages = await searcher.run(Search("next_source", (Query("tea"),), 5, place), "tea")
-    return [f"{p.id} {p.metadata.get('source')} {p.metadata.get('external')}" for p in passages]
+    set_found = await searcher.run(Search("next_source", (Query("tea"),), 5, place), "tea")
+    return [f"{p.id} {p.metadata.get('source')} {p.metadata.get('external')}" for p in set_found.kept]
 
 
 async def test_every_kind_is_opened_in_its_order_and_marked(
@@ -105,7 +105,7 @@ async def test_external_text_never_comes_before_an_internal_passage(database_url
         house, web = await open_sources(web_table, PostgresRetriever(pool, books.embedder), books, stack)
         external = await web.retrieve(Query("tea"))
         joined = Search("again", (Query("tea"),), 5, 0, keep=external).joined(await house.retrieve(Query("tea")))
-    assert [bool(p.metadata.get("external")) for p in joined] == [False, True]
+    assert [bool(p.metadata.get("external")) for p in joined.kept] == [False, True]
 
 
 async def test_sources_that_are_away_are_passed_over(

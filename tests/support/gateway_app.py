@@ -24,6 +24,8 @@ from gateway.providers.scripted import (
 from gateway.server import Server, listen
 from gateway.telemetry import Telemetry
 from gateway.wiring import NoGaps
+from grading.routing import always
+from retrieval.ports import SearchMode
 from retrieval.sources import house as house_of
 from streaming.answer import Parts
 from streaming.budget import Limits
@@ -79,6 +81,7 @@ def scripted_house(
             gaps=NoGaps(),
             rewriter=ScriptedRewriter(script),
             verifier=ScriptedVerifier(script),
+            router=always(SearchMode.DENSE),
         ),
         limits=limits or Limits(),
         collections=AnyCollection(),

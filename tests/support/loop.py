@@ -9,10 +9,12 @@ import anyio
 from grading.correct import DEFAULT_POLICY, Policy
 from grading.grade import Grade
 from grading.ports import Grader
+from grading.routing import Router, adaptive
 from retrieval.passage import Passage, Scalar
 from retrieval.ports import Query
 from retrieval.sources import HOUSE, Source
-from streaming.answer import Ask, Parts, answer
+from streaming.answer import Parts, answer
+from streaming.ask import Ask
 from streaming.budget import Limits
 from streaming.events import Event, Token
 from streaming.facts import DraftClosed
@@ -97,6 +99,7 @@ class Loop:
     rewriter: Any = None
     verifier: FakeVerifier | None = None
     policy: Policy = field(default_factory=lambda: DEFAULT_POLICY)
+    router: Router = adaptive
     cache: AnswerCache | None = None
     filters: Mapping[str, Scalar] = field(default_factory=dict)
     question: str = QUESTION
@@ -116,12 +119,12 @@ class Loop:
         began = anyio.current_time()
         with anyio.move_on_after(self.leaves_at) if self.leaves_at is not None else anyio.CancelScope():
             ask = Ask("ans_1", "0" * 32, self.question, history=self.history, filters=self.filters)
-            await answer(ask, self._parts(), self.limits, emit, self.facts)
+            await answer(ask, self.parts(), self.limits, emit, self.facts)
         self.events = [(at - began, e) for at, e in self.events]
         self.took_s = anyio.current_time() - began
         return self
 
-    def _parts(self) -> Parts:
+    def parts(self) -> Parts:
         def written(inner: Any, place: str) -> Written:
             self.written[place] = Written(inner, self.journal, place)
             return self.written[place]
@@ -142,6 +145,7 @@ class Loop:
             fields=written(None, "fields"),
             cache=self.cache,
             policy=self.policy,
+            router=self.router,
         )
 
     def of(self, kind: Any) -> list[Any]:

@@ -65,7 +65,7 @@ def test_what_was_found_ahead_is_taken_when_it_is_there_with_what_the_search_kee
             ahead.start(5)
             taken = ahead.take(search(3, keep=passages(1, "kept")))
             assert taken is not None
-            found = [p.id for p in await taken]
+            found = [p.id for p in (await taken).kept]
         return found, anyio.current_time() - began
 
     assert run_virtual(backend, play) == (["kept1", "w1", "w2"], 2.0)

@@ -43,7 +43,7 @@ async def test_partial_searches_for_the_gap_and_keeps_what_was_relevant() -> Non
     assert search is not None
     assert (search.strategy, search.text) == ("gap_query", "What does it cost? the price in euros")
     assert search.queries[0].collection == "shop"
-    joined = search.joined(passages(5, "new"))
+    joined = search.joined(passages(5, "new")).kept
     assert [p.id for p in joined] == ["p2", "p4", "new1", "new2", "new3", "new4", "new5"]
 
 
@@ -143,7 +143,7 @@ async def test_the_next_source_skips_external_ones_when_their_budget_is_spent() 
 async def test_external_passages_never_come_before_internal_ones() -> None:
     outside = Passage("w", "web", "t", "from outside", metadata={"external": True})
     search = Search("next_source", (FIRST,), 5, keep=(outside,))
-    assert [p.id for p in search.joined(passages(2))] == ["p1", "p2", "w"]
+    assert [p.id for p in search.joined(passages(2)).kept] == ["p1", "p2", "w"]
 
 
 def test_merge_drops_the_same_passage_once_keeps_order_and_still_meets_k() -> None:

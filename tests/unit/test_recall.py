@@ -1,16 +1,17 @@
 """Recalling verified answers: what is kept, when it is sent again, and that it says so."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from grading.grade import Grade, Verdict
 from retrieval.passage import Scalar
+from streaming.ask import Ask
 from streaming.budget import Limits, Verify
 from streaming.events import Citation, Done, Sources, Status, Token
 from streaming.ports import Cited, Kept, Stopped, StopReason, Text, Turn
-from streaming.recall import FROM_CACHE, events_of
+from streaming.recall import FROM_CACHE, events_of, find, keep
 from tests.support.fakes import (
     DraftScript,
     FakeGenerator,
@@ -123,3 +124,9 @@ def test_a_cut_answer_of_the_cache_is_a_copy_of_what_was_sent(backend: str) -> N
     cache = FakeCache({QUESTION: replace(KEPT, text="x" * 20_000)})
     loop = play(backend, asked(cache))
     assert loop.text == "x" * 20_000
+
+
+def test_recalling_knows_what_is_asked_without_knowing_the_answer() -> None:
+    """The two once imported each other, and the hints could not be resolved."""
+    assert get_type_hints(find)["ask"] is Ask
+    assert get_type_hints(keep)["ask"] is Ask

@@ -26,4 +26,4 @@ class AnthropicGrader:
         """As the port promises. A grader that refuses, is cut short or answers nonsense is unavailable; it is never a bad grade."""
         message = grader_message(question, passages)
         said = await self._model.say(GRADER_SYSTEM, message, GRADE_SCHEMA, GRADE_LIMIT_TOKENS, GraderUnavailable)
-        return parse_grade(said, self.name)
+        return said.counted(parse_grade(said.text, self.name))

@@ -34,4 +34,4 @@ class ModelPassagesGrader:
         limit = LEAST_TOKENS + TOKENS_A_PASSAGE * len(passages)
         message = grader_message(question, passages)
         said = await self._model.say(PASSAGES_SYSTEM, message, PASSAGES_SCHEMA, limit, GraderUnavailable)
-        return passages_grade_in(said, len(passages), self.name)
+        return said.counted(passages_grade_in(said.text, len(passages), self.name))

@@ -61,4 +61,4 @@ class AnthropicRewriter:
     async def _say(
         self, system: str, message: str, schema: dict[str, object], limit_tokens: int = QUESTION_LIMIT_TOKENS
     ) -> str:
-        return await self._model.say(system, message, schema, limit_tokens, RewriterUnavailable)
+        return (await self._model.say(system, message, schema, limit_tokens, RewriterUnavailable)).text

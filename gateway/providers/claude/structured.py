@@ -1,15 +1,33 @@
 """One request to Claude whose answer is an object of a given form."""
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gateway.providers.claude.client import CLIENT_ERRORS, our_fault, post_message
+from gateway.providers.claude.decoder import used
 from gateway.providers.claude.faults import unavailable
+from grading.grade import Grade
 from retrieval.faults import GatewayFault
+from streaming.ports import Usage
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
 WHOLE = ("end_turn", "stop_sequence")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The text of a whole answer, and what it took; `usage` is None where the service did not count."""
+
+    text: str
+    usage: Usage | None = None
+
+    def counted(self, grade: Grade) -> Grade:
+        """The grade that this text is, with its tokens."""
+        if self.usage is None:
+            return grade
+        return replace(grade, input_tokens=self.usage.input_tokens, output_tokens=self.usage.output_tokens)
 
 
 class StructuredModel:
@@ -21,8 +39,8 @@ class StructuredModel:
 
     async def say(
         self, system: str, message: str, schema: dict[str, Any], limit_tokens: int, fault: type[GatewayFault]
-    ) -> str:
-        """The text of the whole answer. Raises `fault` when the request fails, the model refuses, or it is cut short.
+    ) -> Said:
+        """The whole answer. Raises `fault` when the request fails, the model refuses, or it is cut short.
 
         On cancellation the request is closed.
         """
@@ -38,7 +56,8 @@ class StructuredModel:
         except CLIENT_ERRORS as error:
             raise fault(f"no answer: {our_fault(error, self.name)}") from error
         try:
-            return text_of(response.json())
+            message_said = response.json()
+            return Said(text_of(message_said), usage_of(message_said))
         except Unfinished as stopped:
             raise fault(f"no answer: {stopped}") from None
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
@@ -47,6 +66,14 @@ class StructuredModel:
 
 class Unfinished(Exception):
     """Raised when a message is not whole; it says why the model stopped."""
+
+
+def usage_of(message: dict[str, Any]) -> Usage | None:
+    """The tokens of a Messages response; None where it counts none that can be read. What was cached counts as input."""
+    try:
+        return used(message["usage"], None)
+    except (KeyError, TypeError, AttributeError):
+        return None  # a grade is no worse for it
 
 
 def text_of(message: dict[str, Any]) -> str:

@@ -31,5 +31,5 @@ class AnthropicVerifier:
         limit = LEAST_TOKENS + TOKENS_A_SENTENCE * len(asked)
         message = verifier_message(question, asked)
         said = await self._model.say(VERIFIER_SYSTEM, message, VERIFIER_SCHEMA, limit, VerifierUnavailable)
-        found = dict(zip(places, verdicts_in(said, len(asked)), strict=True))
+        found = dict(zip(places, verdicts_in(said.text, len(asked)), strict=True))
         return tuple(found.get(place, False) for place in range(len(claims)))

@@ -1,0 +1,107 @@
+"""The ends of an answer that were once loose: refused turns, spent tokens, a halt while checking, quotes in the hold."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from grading.grade import Grade, Verdict
+from retrieval.faults import GatewayFault
+from streaming.answer import answer
+from streaming.ask import Ask
+from streaming.budget import Limits, Verify
+from streaming.events import Done, Event, Failed, Refusal, Token
+from streaming.faults import GeneratorUnavailable
+from streaming.halt import Halt
+from streaming.ports import Cited, Stopped, StopReason, Text, Turn, Usage
+from tests.support.clock import run_virtual
+from tests.support.fakes import DraftScript, FakeGenerator, FakeGrader, FakeRetriever, FakeVerifier, passages
+from tests.support.loop import QUESTION, Loop, play
+
+GOOD = Grade(Verdict.SUFFICIENT, relevant=(1, 2))
+STOP = (0.0, (Stopped(StopReason.END),))
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def answering(*drafts: DraftScript, **more: Any) -> Loop:
+    grader = FakeGrader([(1.0, GOOD)])
+    return Loop(grader, FakeGenerator(list(drafts)), FakeRetriever([(0.0, passages(2, "a"))]), **more)
+
+
+WELL = DraftScript(((0.0, (Text("All is well here."),)), STOP))
+
+
+def test_a_refused_turn_and_a_blank_one_do_not_reach_the_generator(backend: str) -> None:
+    kept = (Turn("user", "How are roses pruned?"), Turn("assistant", "In March."))
+    refused = (
+        Turn("user", "What is the price of the moon?"),
+        Turn("assistant", "I searched, and what I found does not answer this."),
+        Turn("assistant", "  "),
+    )
+    loop = play(backend, answering(WELL, history=(*kept, *refused)))
+    assert [prompt.history for prompt in loop.generator.prompts] == [kept]
+
+
+def test_a_draft_is_not_drafted_again_with_no_tokens_left(backend: str) -> None:
+    broken = DraftScript(((0.0, (Text("gone"), Usage(10, 60))),), fault=GeneratorUnavailable("away"))
+    loop = play(backend, answering(broken, WELL, limits=Limits(output_tokens=60, total_output_tokens=60)))
+    assert loop.calls("draft") == 1
+    assert [r.reason for r in loop.of(Refusal)] == ["budget_exhausted"]
+    assert ([d.path for d in loop.of(Done)], loop.text) == (["refused"], "")
+
+
+def test_a_draft_that_fails_with_tokens_left_is_drafted_again(backend: str) -> None:
+    broken = DraftScript(((0.0, (Text("gone"), Usage(10, 59))),), fault=GeneratorUnavailable("away"))
+    loop = play(backend, answering(broken, WELL, limits=Limits(output_tokens=60, total_output_tokens=60)))
+    assert [prompt.max_tokens for prompt in loop.generator.prompts] == [60, 1]
+    assert loop.text == "All is well here."
+
+
+def test_a_halt_ends_an_answer_that_is_being_checked(backend: str) -> None:
+    """A server that drains waits for no verifier."""
+    halt, told, began = Halt(), list[tuple[float, Event]](), 0.0
+    verifier = FakeVerifier(delay_s=9_999.0)
+    loop = answering(WELL, verifier=verifier, limits=Limits(verify=Verify.ANNOTATE, grade_timeout_s=60.0))
+
+    async def emit(events: tuple[Event, ...]) -> None:
+        told.extend((anyio.current_time() - began, event) for event in events)
+
+    async def halted() -> None:
+        nonlocal began
+        began = anyio.current_time()
+        async with anyio.create_task_group() as tasks:
+            ask = Ask("a", "t", QUESTION)
+            tasks.start_soon(lambda: answer(ask, loop.parts(), loop.limits, emit, loop.facts, halt))
+            await anyio.sleep(5)
+            halt.now(GatewayFault("the server stops"))
+
+    run_virtual(backend, halted)
+    assert [event.text for _, event in told if isinstance(event, Token)] == ["All is well here."]
+    assert [(at, event.message) for at, event in told if isinstance(event, Failed)] == [(5.0, "the server stops")]
+    assert [(at, event.path) for at, event in told if isinstance(event, Done)] == [(5.0, "failed")]
+    assert verifier.running == 0
+
+
+def test_quotes_count_in_what_is_held(backend: str) -> None:
+    """Twelve quotes of 8 KiB are more than a hold of 64 KiB: reading stops until the verdict, and nothing is lost."""
+    cited = tuple((0.0, (Text("x"), Cited(1, at, at + 1, "q" * 8_000))) for at in range(12))
+    read_at: list[float] = []
+    loop = answering(DraftScript((*cited, STOP)), limits=Limits(hold_bytes=65_536))
+    loop.generator.on_resume = lambda _draft: read_at.append(anyio.current_time())
+    play(backend, loop)
+    assert [at < 1.0 for at in read_at] == [True] * 8 + [False] * 5  # the last is the end
+    assert loop.text == "x" * 12
+    assert loop.of(Done)[0].path == "clean"
+
+
+@pytest.mark.parametrize("quote", ["q" * 8_000, "q" * 100_000, "…" * 8_000])
+def test_citations_that_are_dropped_give_their_room_back(backend: str, quote: str) -> None:
+    cited = tuple((0.0, (Text("x"), Cited(2, at, at + 1, quote))) for at in range(40))
+    loop = answering(DraftScript((*cited, STOP)), limits=Limits(hold_bytes=65_536))
+    loop.grader = FakeGrader([(1.0, Grade(Verdict.SUFFICIENT, relevant=(1,)))])
+    play(backend, loop)
+    assert (loop.text, loop.of(Done)[0].path) == ("x" * 40, "clean")
