@@ -15,6 +15,7 @@ run: $(VENV)/.run ## Ingest DOCS (default ./docs) and serve on http://127.0.0.1:
 	@$(BIN)/gateway serve --docs "$(DOCS)"
 
 test: $(VENV)/.dev ## The whole suite: real Postgres, real sockets, no key needed
+	@sh tests/clients/install.sh
 	@$(BIN)/pytest $(ARGS)
 
 browser: $(VENV)/.dev ## A Chromium for the tests of the page, where there is none (without one they are skipped)
