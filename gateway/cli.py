@@ -198,9 +198,10 @@ def run_or_exit(work: Callable[[], Awaitable[T]], failed: int = FAILED) -> T:
         expected = named_cause(error)
         if expected is None:
             raise
+        from gateway.evaluation.cases import LabelsUnreadable
         from gateway.problems import InvalidRequest
 
-        stop(str(expected), USAGE if isinstance(expected, InvalidRequest) else failed)
+        stop(str(expected), USAGE if isinstance(expected, (InvalidRequest, LabelsUnreadable)) else failed)
 
 
 def named_cause(error: BaseException) -> Exception | None:
