@@ -166,7 +166,7 @@ def test_figures_are_the_same_each_time_and_json_alone_is_on_standard_output(tmp
     [
         (("eval", "sufficiency", "nowhere.jsonl"), 2, "nowhere.jsonl"),
         (("eval", "grounding", "nowhere.jsonl"), 2, "nowhere.jsonl"),
-        (("calibrate", "nowhere.jsonl"), 1, "nowhere.jsonl"),
+        (("calibrate", "nowhere.jsonl"), 2, "nowhere.jsonl"),
         (("eval", "sufficiency", "README.md"), 2, "not JSON"),
     ],
 )
