@@ -53,6 +53,11 @@ async def client(base_url: str, **settings: Any) -> AsyncIterator[httpx2.AsyncCl
         yield opened
 
 
+def events_of(response: httpx2.Response) -> AsyncIterator[ServerSentEvent]:
+    """The events of a response, as they come."""
+    return EventSource(response).aiter_sse()
+
+
 async def ask(base_url: str, question: str, headers: dict[str, str] | None = None, **fields: Any) -> Told:
     """Asks, reads the stream to its end and returns what it told."""
     async with (
