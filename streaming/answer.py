@@ -186,7 +186,6 @@ class _Answer:
             return Discarded(Grade(Verdict.INSUFFICIENT, grader="empty"))
         if not self._limits.draft_tokens(self._ledger, passages):
             return Spent()
-        await self._emit((Status(self._attempt, "grading"),))
         ask, conflicts = self._ask, self._found.conflicts
         contest = Contest(self._attempt, self._question, passages, ask.history, self._deadline, conflicts)
         self._race = Race(contest, self._racers, self._limits, self._ledger, tasks, self._emit)

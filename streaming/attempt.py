@@ -42,6 +42,8 @@ from streaming.room import Room
 
 log = logging.getLogger(__name__)
 
+CLOSING_TURNS = 2  # of the event loop: in one a draft that was told to close lets go of its connection, in the next the socket is closed
+
 Emit = Callable[[tuple[Event, ...]], Awaitable[None]]
 """Hands events to the one task that writes to the client; returns when they are queued for it."""
 
@@ -115,8 +117,9 @@ class Race:
         try:
             if decision.delay_s is not None:
                 self._draft(gate.draft, tuple(range(1, len(contest.passages) + 1)), decision.delay_s)
-                # Its request leaves before the grader's is put together: that takes 1 ms of this one loop, and the draft is the longer way.
-                await checkpoint()
+            await self._emit((Status(contest.attempt, "grading"),))
+            # The draft's request leaves first: what else begins here takes 1 ms of this one loop, and the draft is the longer way.
+            await checkpoint()
             self._tasks.start_soon(self._judge, name=f"grade {contest.attempt}")
             while True:
                 signal = await self._signals.take()
@@ -137,6 +140,8 @@ class Race:
             self._close("discarded")
         if step.dropped and self._drafting is not None:
             self._drafting.room.give(room_bytes(step.dropped))
+        if step.close:
+            await turns(CLOSING_TURNS)
         if step.draft_from is not None and not self._draft(gate.draft, step.draft_from):
             return Spent()
         if step.opened:
@@ -256,6 +261,12 @@ class Race:
             elif fault is not None:
                 log.warning("no verdict in attempt %d: %s", contest.attempt, fault)
                 self._signals.put(GradeFailed(fault))
+
+
+async def turns(count: int) -> None:
+    """Lets every task that can run do so, `count` times over. What the next attempt then begins with would take their time from them."""
+    for _ in range(count):
+        await checkpoint()
 
 
 def said(pieces: tuple[Piece, ...]) -> tuple[Event, ...]:

@@ -49,8 +49,8 @@ class Log(list[Exchange]):
         self._changed = asyncio.Event()
 
     def note(self, exchange: Exchange, moment: Moment) -> None:
-        """Stamps `moment`, with the time that it is now."""
-        now = time.monotonic()
+        """Stamps `moment`, with the time that it is now; a request, with that at which it had come."""
+        now = exchange.received_s if moment == "request" else time.monotonic()
         match moment:
             case "request":
                 self.append(exchange)

@@ -7,7 +7,7 @@ goes out in one write, and a token costs 80 microseconds of processor instead of
 import json
 from collections.abc import Mapping
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 from anthropic import (
@@ -22,6 +22,9 @@ from anthropic import (
 
 from gateway.providers.claude.faults import fault_of_status, unavailable
 from streaming.faults import AnswerIncomplete, GeneratorFault
+
+if TYPE_CHECKING:
+    from anthropic._models import FinalRequestOptions
 
 HEADERS = {"content-type": "application/json"}
 STREAM_HEADERS = {
@@ -42,7 +45,7 @@ def open_client(
     With `max_retries` above 0 the SDK sleeps and asks again unseen, `retry-after` included. Its own spans and headers
     of tracing are off, whatever the environment says: ours would be doubled. `base_url` None means Anthropic's.
     """
-    return AsyncAnthropic(
+    return _Client(
         api_key=api_key,
         base_url=base_url,
         timeout=Timeout(connect=connect_s, pool=connect_s, read=read_s, write=read_s),
@@ -50,6 +53,38 @@ def open_client(
         open_telemetry={"traces": {"enabled": False}, "propagation": False},
         http_client=DefaultAioHttpClient(limits=LIMITS),
     )
+
+
+class _Client(AsyncAnthropic):
+    """The SDK's client, which puts the address and the headers of a kind of request together once, not for every request: 0.25 ms each."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._built: dict[bool, httpx2.Request] = {}
+
+    @property
+    def user_agent(self) -> str:
+        return super().user_agent.replace(type(self).__name__, AsyncAnthropic.__name__)  # the service is told which SDK asks
+
+    def _build_request(self, options: "FinalRequestOptions", *, retries_taken: int = 0) -> httpx2.Request:
+        if retries_taken or not isinstance(options.content, bytes):
+            return super()._build_request(options, retries_taken=retries_taken)
+        is_stream = options.headers == STREAM_HEADERS
+        if is_stream not in self._built:
+            self._built[is_stream] = super()._build_request(options)
+        return with_content(self._built[is_stream], options.content)
+
+
+def with_content(like: httpx2.Request, content: bytes) -> httpx2.Request:
+    """A request like another one, with other content."""
+    length = b"content-length"
+    headers = [(name, value) for name, value in like.headers.raw if name.lower() != length]
+    headers.append((length, b"%d" % len(content)))
+    request = httpx2.Request(
+        like.method, like.url, headers=headers, stream=httpx2.ByteStream(content), extensions=like.extensions
+    )
+    request.read()
+    return request
 
 
 async def post_message(client: AsyncAnthropic, body: Mapping[str, Any], *, stream: bool) -> httpx2.Response:
