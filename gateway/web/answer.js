@@ -6,7 +6,9 @@ import { send } from "./http.js";
 const PAUSES_MS = [300, 700, 1500, 3000, 5000, 8000]; // between tries to take an answer up again: 18 s in all
 const QUIET_MS = 45_000; // three pings of the server: after that a connection is dead, whatever the browser thinks
 
-let takesResumable = true; // until a server says that it does not know the option
+const POSTS_MOST = 3; // of one question while the server cannot be reached; its key makes them one
+
+let keeps = true; // until the server says that it does not know the option
 
 /** Thrown when the network is gone for good and the answer with it. */
 export class ConnectionLost extends Error {}
@@ -17,40 +19,48 @@ export class ConnectionLost extends Error {}
  * `onCut` is told when the connection breaks, and `onBack` when the answer goes on. Throws Rejected where the server refuses the
  * question, ConnectionLost, or an AbortError after `signal`.
  */
-export async function ask(body, { on, onCut, onBack, signal }) {
-  const key = crypto.randomUUID?.() ?? String(Math.random()).slice(2); // one question, however often it is posted
-  const response = await post(body, key, signal);
-  await follow(response, { id: "", count: 0 }, { on, onCut, onBack, signal });
+export async function ask(body, wired) {
+  const key = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+  const { response, isKept } = await post(body, key, wired.signal, keeps);
+  await follow(response, { id: "", count: 0, isKept }, wired);
 }
 
 /** Takes up an answer that another visit of the page began; `last` is the id of the last event that was seen. */
-export async function takeUp(last, { on, onCut, onBack, signal }) {
+export async function takeUp(last, wired) {
   const [id, count] = last.split(".");
-  await follow(null, { id, count: Number(count) }, { on, onCut, onBack, signal });
+  await follow(null, { id, count: Number(count), isKept: true }, wired);
 }
 
-/** Tells the server that nobody waits for this answer any more. A closed connection says the same where nothing is resumable. */
+/** Tells the server that nobody waits for a kept answer any more; for others the closed connection says it. */
 export function drop(answerId) {
-  if (takesResumable && answerId) send(`v1/answers/${answerId}`, { method: "DELETE", keepalive: true }).catch(() => {});
+  if (keeps && answerId) send(`v1/answers/${answerId}`, { method: "DELETE", keepalive: true }).catch(() => {});
 }
 
-async function post(body, key, signal) {
-  const options = takesResumable ? { ...body.options, resumable: true } : body.options;
-  const init = {
-    method: "POST",
-    headers: { "Content-Type": "application/json", Accept: "text/event-stream", "Idempotency-Key": key },
-    body: JSON.stringify({ ...body, options }),
-    signal,
-  };
+/** Posts a question: to be kept where the server does that, else as a plain one. Where the network fails it is posted again. */
+async function post(body, key, signal, isKept, posts = 1) {
   try {
-    return await send("v1/answers", init);
+    return { response: await send("v1/answers", asked(body, isKept ? key : null, signal)), isKept };
   } catch (error) {
-    if (takesResumable && error.fields?.some((field) => field.path.endsWith("resumable"))) {
-      takesResumable = false;
-      return post(body, key, signal);
+    signal.throwIfAborted();
+    if (isKept && refusesToKeep(error)) return post(body, key, signal, false);
+    if (isKept && error instanceof TypeError && posts < POSTS_MOST) {
+      await pause(PAUSES_MS[posts], signal);
+      return post(body, key, signal, true, posts + 1);
     }
     throw error;
   }
+}
+
+function asked(body, key, signal) {
+  const headers = { "Content-Type": "application/json", Accept: "text/event-stream", ...(key && { "Idempotency-Key": key }) };
+  const options = key ? { ...body.options, resumable: true } : body.options;
+  return { method: "POST", headers, body: JSON.stringify({ ...body, options }), signal };
+}
+
+/** Whether an error is about keeping alone: the server does not know it, or has no room for one more. */
+function refusesToKeep(error) {
+  if (error.fields?.some(({ path }) => path.endsWith("resumable"))) keeps = false;
+  return !keeps || error.type === "too_many_kept";
 }
 
 async function follow(response, place, { on, onCut, onBack, signal }) {
@@ -58,7 +68,7 @@ async function follow(response, place, { on, onCut, onBack, signal }) {
   for (;;) {
     if (response && (await read(response, place, on, signal, () => (tries = 0)))) return;
     signal.throwIfAborted();
-    if (!takesResumable || !place.id || tries === PAUSES_MS.length) throw new ConnectionLost();
+    if (!place.isKept || !place.id || tries === PAUSES_MS.length) throw new ConnectionLost();
     if (response) onCut();
     await pause(PAUSES_MS[tries], signal);
     tries += 1;
