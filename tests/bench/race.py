@@ -253,6 +253,15 @@ async def block(stage: Stage, plan: Sequence[Planned], concurrency: int, spread_
     return asked, effort.figures(len(plan)) | took
 
 
+async def provider_block(requests: int, concurrency: int, spread_s: float, settings: dict[str, str]) -> list[Asked]:
+    """The clean questions once more, with the scripted provider in the gateway's own process instead of Claude behind a socket."""
+    scripted = {"GATEWAY_PROVIDER": "scripted", "GATEWAY_SCRIPT": SCRIPT}
+    with workshop() as folder:
+        async with staged(folder, SCRIPT, **settings, **scripted) as stage:
+            await play(stage, burst_plan(concurrency, 40_000), concurrency, spread_s)
+            return await play(stage, burst_plan(requests, 41_000), concurrency, spread_s)
+
+
 async def measure(requests: int, mixed: int, concurrency: int, settings: dict[str, str]) -> Json:
     """All figures of one run. Raises TimeoutError when the machine is too slow for it."""
     with anyio.fail_after(RUN_LIMIT_S):
@@ -268,6 +277,7 @@ async def _measure(requests: int, mixed: int, concurrency: int, settings: dict[s
             bursts, burst_effort = await block(stage, burst_plan(requests // 2, 20_000), concurrency, 0.0)
             mix, mixed_effort = await block(stage, mixed_plan(mixed, 30_000), concurrency, cycle_s)
             upstream = stage.upstream()
+    provider = await provider_block(requests, concurrency, cycle_s, settings)
     always = clean_figures([one for one in clean if one.planned.speculate == "always"], upstream)
     never = clean_figures([one for one in clean if one.planned.speculate == "never"], upstream)
     medians = [each["first_answer_ms"]["p50"] for each in (always, never)]
@@ -279,6 +289,7 @@ async def _measure(requests: int, mixed: int, concurrency: int, settings: dict[s
         "always": always,
         "never": never,
         "ratio_of_medians": round(medians[0] / medians[1], 3),
+        "scripted_provider": {"over_ideal_ms": spread([one.over_ideal_ms for one in provider])},
         "bursts": clean_figures(bursts, upstream),
         "discards": discard_figures(mix, upstream),
         "truth": truth_figures([*clean, *bursts, *mix], upstream),
@@ -290,6 +301,7 @@ def lines(figures: Json) -> list[Line]:
     """The table."""
     always, never = figures["always"], figures["never"]
     over, closed, truth = always["over_ideal_ms"], figures["discards"], figures["truth"]
+    provider = figures["scripted_provider"]["over_ideal_ms"]
     close_p95 = closed["verdict_to_closed_ms"]["p95"]
     whole = not truth["not_byte_for_byte"] and not truth["before_their_verdict"]
 
@@ -304,6 +316,18 @@ def lines(figures: Json) -> list[Line]:
         *(
             Line(f"    {name.removesuffix('_ms').replace('_', ' ')}", both(always["of_which"], name))
             for name in always["of_which"]
+        ),
+        Line(
+            "the same with the scripted provider, p50",
+            f"{provider['p50']:.2f} ms",
+            "<= 6 ms",
+            provider["p50"] <= REACH_P50_MS,
+        ),
+        Line(
+            "the same with the scripted provider, p99",
+            f"{provider['p99']:.2f} ms",
+            "<= 15 ms",
+            provider["p99"] <= REACH_P99_MS,
         ),
         Line("first answer byte, never: p50 / p99", both(never, "first_answer_ms")),
         Line("  over r + g + t: p50 / p99", both(never)),
