@@ -321,6 +321,7 @@ class AnswerTrace:
                 names.CORRECTION: fact.correction,
                 names.STRATEGY: fact.strategy,
                 names.NEED: fact.need,
+                names.SIMILARITY: fact.similarity,
             }
         )
         self._attempts[fact.attempt] = AttemptTrace(span)

@@ -83,7 +83,11 @@ class Answering:
         house, options = self.house, self.request.options
         parts = house.parts_for(options, self.ask.collection)
         self.trace.begin_answer(
-            self.ask, generator=parts.generator.name, grader=parts.grader.name, provider=house.provider
+            self.ask,
+            generator=parts.generator.name,
+            grader=parts.grader.name,
+            provider=house.provider,
+            decisions=house.decisions,
         )
         return await answer(
             self.ask, traced(parts, self.trace), house.limits_for(options), emit, observer=self.trace, halt=self.halt

@@ -99,9 +99,14 @@ async def calibrate(
     options: "Options",
 ) -> Calibration:
     """Fits, shows, writes and stores, as the options say."""
-    found = await fitted(
-        paths, grader=options.grader, cost_ratio=options.cost_ratio, cache=options.cache, seed=options.seed
-    )
+    if options.from_log:
+        from gateway.logged_calibration import fitted_from_log
+
+        found = await fitted_from_log(settings, options)
+    else:
+        found = await fitted(
+            paths, grader=options.grader, cost_ratio=options.cost_ratio, cache=options.cache, seed=options.seed
+        )
     show(found, options.seed, options.picture)
     if options.out is not None:
         options.out.write_text(found.calibration.to_json(), encoding="utf-8")
@@ -124,10 +129,15 @@ class Options:
     picture: Path | None = None
     cache: Path | None = None
     seed: int = 0
+    from_log: bool = False
 
 
 Paths = Annotated[
-    list[Path], typer.Argument(help="Labelled JSON Lines files, or folders that hold a sufficiency.jsonl.")
+    list[Path] | None, typer.Argument(help="Labelled JSON Lines files, or folders that hold a sufficiency.jsonl.")
+]
+FromLog = Annotated[
+    bool,
+    typer.Option("--from-log", help="Fit on the verdicts that servers logged for the collection, instead of files."),
 ]
 Grader = Annotated[Fitted, typer.Option(help="Which grader to fit: over all local models, or over free scores alone.")]
 Collection = Annotated[str, typer.Option(help="Whose calibration it is, with --store.")]

@@ -110,7 +110,7 @@ def ask(
     epilog="Examples: `gateway calibrate labelled.jsonl --collection handbook --store`, `gateway calibrate a.jsonl b.jsonl --out c.json`"
 )
 def calibrate(
-    paths: calibration.Paths,
+    paths: calibration.Paths = None,
     grader: calibration.Grader = "calibrated",
     collection: calibration.Collection = "default",
     cost_ratio: calibration.Cost = COST_RATIO,
@@ -119,11 +119,14 @@ def calibrate(
     picture: calibration.Picture = None,
     cache: calibration.Cache = None,
     seed: calibration.Seed = 0,
+    from_log: calibration.FromLog = False,
 ) -> None:
     """Fit the local grader on labelled sets of passages, and say what it is worth on questions it has not seen."""
-    options = calibration.Options(grader, collection, cost_ratio, out, store, picture, cache, seed)
+    if bool(paths) == from_log:
+        stop("name labelled files, or fit on the logged verdicts with --from-log", USAGE)
+    options = calibration.Options(grader, collection, cost_ratio, out, store, picture, cache, seed, from_log)
     settings = settings_or_exit()
-    run_or_exit(partial(calibration.calibrate, settings, paths, options))
+    run_or_exit(partial(calibration.calibrate, settings, paths or [], options))
 
 
 @cli.command(epilog="Example: `GATEWAY_DATABASE_URL=postgresql://... gateway migrate`")
@@ -165,6 +168,7 @@ async def ask_here(settings: Settings, question: str, collection: str, screen: S
                 generator=parts.generator.name,
                 grader=parts.grader.name,
                 provider=house.provider,
+                decisions=house.decisions,
             )
             return await answer(asked, parts, house.limits, shown.take, trace)
         finally:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from gateway.decisions import Decisions, NoDecisions
 from gateway.documents import Documents, NoDocuments
 from gateway.gap_groups import GapGroups, NoGapGroups
 from gateway.keys import Keys
@@ -45,6 +46,7 @@ class House:
     profiles: Profiles = field(default_factory=Profiles)
     documents: Documents = field(default_factory=NoDocuments)
     upload_bytes: int = UPLOAD_BYTES
+    decisions: Decisions = field(default_factory=NoDecisions)
 
     def parts_for(self, options: Options, collection: str = "default") -> Parts:
         """The collaborators as one request wants them, with the grader of its collection."""

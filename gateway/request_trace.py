@@ -9,6 +9,7 @@ from opentelemetry.trace import Tracer
 from gateway import conventions as names
 from gateway.answer_trace import OUTCOMES, AnswerTrace, DraftTrace, Models, VerifyTrace
 from gateway.conventions import Outcome
+from gateway.decisions import Decisions, Folding, NoDecisions
 from gateway.spans import OpenSpan, Quiet, Work
 from retrieval.ports import Query
 from streaming.ask import Ask
@@ -17,7 +18,7 @@ from streaming.facts import Fact
 
 
 class RequestTrace:
-    """Spans of one request, and the Observer of its answer. No method raises, waits or changes what is answered.
+    """Spans of one request, the Observer of its answer, the source of its decisions. No method raises, waits or changes anything.
 
     Used from one event loop's thread. Whoever opened it calls `end` in a `finally`, after the answer has returned or was
     cancelled; until then the spans are open, after it every further call is ignored.
@@ -31,22 +32,38 @@ class RequestTrace:
         self._began = time.perf_counter()
         self._first_byte_s: float | None = None
         self._answer: AnswerTrace | None = None
+        self._folding: Folding | None = None
+        self._decisions: Decisions = NoDecisions()
         self._over = False
 
     def begin_answer(
-        self, ask: Ask, *, generator: str, grader: str, provider: str, grader_provider: str | None = None
+        self,
+        ask: Ask,
+        *,
+        generator: str,
+        grader: str,
+        provider: str,
+        grader_provider: str | None = None,
+        decisions: Decisions | None = None,
     ) -> None:
-        """Opens `invoke_agent gateway`, once. Names of models and providers, never text; `grader_provider` None is as `provider`."""
+        """Opens `invoke_agent gateway`, once. Names of models and providers, never text; `grader_provider` None is as `provider`.
+
+        When the request ends, `decisions` are given those of the answer.
+        """
         with self._quiet:
             if self._answer is None and not self._over:
                 models = Models(generator, grader, provider, grader_provider or provider)
                 self._answer = AnswerTrace(self._root.child(names.INVOKE_AGENT), models, ask.answer_id)
+                if decisions is not None:
+                    self._folding, self._decisions = Folding(ask, generator), decisions
 
     def note(self, fact: Fact) -> None:
         """Folds a fact of the answer into its spans (streaming.ports.Observer)."""
         with self._quiet:
             if self._answer is not None and not self._over:
                 self._answer.fold(fact)
+                if self._folding is not None:
+                    self._folding.note(fact)
 
     def first_answer_byte(self) -> None:
         """The first byte of answer text is handed to the client's connection now; later calls change nothing."""
@@ -64,6 +81,9 @@ class RequestTrace:
                 self._failure_path(self._answer)
         with self._quiet:
             self._end_root(status_code)
+        with self._quiet:
+            if self._folding is not None:
+                self._decisions.add(self._folding.decisions(self._first_byte_s))
 
     def retrieval(self, query: Query) -> Work:
         """The span around one search."""

@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
 from gateway.documents import NoDocuments, StoredDocuments
+from gateway.decisions import Decisions, NoDecisions
 from gateway.gap_groups import GapGroups, NoGapGroups
 from gateway.graders import Available, GraderName, grader_of, graders_of
 from gateway.house import House
@@ -25,6 +26,7 @@ from grading.correct import Fields
 from grading.ports import Grader, Rewriter, Verifier
 from grading.routing import always
 from retrieval.faults import DatabaseMissing
+from retrieval.likeness import Likeness
 from retrieval.ports import Embedder, Reranker, Retriever, SearchMode
 from retrieval.sources import Source
 from streaming.answer import Parts
@@ -99,7 +101,8 @@ async def wired(settings: Settings) -> AsyncIterator[Wired]:
         stack.push_async_callback(telemetry.aclose)
         evidence, local = await _evidence(settings, stack)
         judges = await _judges(settings, local, evidence.library, stack)
-        yield Wired(_house(settings, evidence, judges, telemetry), evidence.library)
+        house = _house(settings, evidence, judges, telemetry)
+        yield Wired(replace(house, decisions=await _decisions(settings, evidence.library, stack)), evidence.library)
 
 
 @asynccontextmanager
@@ -122,6 +125,15 @@ async def database_url(settings: Settings) -> AsyncIterator[str]:
         yield url
 
 
+async def _decisions(settings: Settings, books: Library | None, stack: AsyncExitStack) -> Decisions:
+    """The decision log; none without a database or where it is switched off."""
+    if books is None or not settings.decision_rows:
+        return NoDecisions()
+    from gateway.decision_log import open_decision_log
+
+    return await stack.enter_async_context(open_decision_log(books.pool, settings.decision_rows))
+
+
 def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Telemetry) -> House:
     books = evidence.library
     parts = Parts(
@@ -136,9 +148,10 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
         fields=None if books is None else _fields(books),
         cache=None if books is None else _cache(settings, books, judges.voices.generator),
         policy=settings.correction_policy(),
-        router=settings.router()
-        if books is not None
-        else always(SearchMode.DENSE),  # by its mode a script knows a wider search
+        similarity=None if books is None else Likeness(books.embedder),
+        router=always(SearchMode.DENSE)
+        if books is None
+        else settings.router(),  # a script knows a wider search by its mode
     )
     return House(
         parts=parts,

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from grading.faults import RewriterUnavailable
 from grading.grade import Grade, Verdict
 from grading.ports import Rewriter
+from retrieval.faults import GatewayFault
 from retrieval.passage import Passage, Scalar
 from retrieval.ports import Query, SearchMode
 from retrieval.searcher import Search
@@ -175,9 +176,13 @@ class Corrector:
         if self._rewriter is None:
             return None
         text = (await self._rewriter.rewrite(failure.question, failure.grade.missing)).strip()
-        if not text or folded(text) == folded(failure.question) or await self._drifts(text, failure.question):
+        if not text or folded(text) == folded(failure.question):
             return None
-        return self._search(Strategy.REWRITE, replace(self._first, text=text), keep=failure.relevant)
+        similarity = await self._similar(text, failure.question)
+        if similarity is not None and similarity < DRIFT_LEAST:
+            return None
+        search = self._search(Strategy.REWRITE, replace(self._first, text=text), keep=failure.relevant)
+        return replace(search, similarity=similarity)
 
     async def _decompose(self, failure: Failure) -> Search | None:
         if self._rewriter is None:
@@ -221,8 +226,14 @@ class Corrector:
     ) -> Search:
         return Search(strategy, (query,), self._first.k, self._source, rerank, keep)
 
-    async def _drifts(self, text: str, question: str) -> bool:
-        return self._similarity is not None and await self._similarity(text, question) < DRIFT_LEAST
+    async def _similar(self, text: str, question: str) -> float | None:
+        """How near the query is to the question; 0 where that cannot be told, None where nobody measures it."""
+        if self._similarity is None:
+            return None
+        try:
+            return await self._similarity(text, question)
+        except GatewayFault:
+            return 0.0
 
 
 def folded(text: str) -> str:

@@ -17,7 +17,8 @@ class Search:
     """What to look for. `strategy` names how it differs from the first search.
 
     Several `queries` (parts of a question) are searched side by side and their results interleaved, so that every part
-    is covered. `rerank` asks for the `k` best of a wider set; `keep` are passages of the last set, put first.
+    is covered. `rerank` asks for the `k` best of a wider set; `keep` are passages of the last set, put first. `similarity` is how near
+    a query in other words is to the question (None: not measured).
     """
 
     strategy: str
@@ -26,6 +27,7 @@ class Search:
     source: int = 0
     rerank: bool = False
     keep: tuple[Passage, ...] = ()
+    similarity: float | None = None
 
     @property
     def text(self) -> str:

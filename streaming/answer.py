@@ -171,7 +171,7 @@ class _Answer:
     async def _find(self, search: Search, finding: Finding, need: str | None) -> None:
         self._attempt_open = True
         correction, mode = None if need else search.strategy, str(search.queries[0].mode)
-        self._observer.note(AttemptBegan(self._attempt, correction, search.text, mode, need))
+        self._observer.note(AttemptBegan(self._attempt, correction, search.text, mode, need, search.similarity))
         self._searched.append(search.text)
         await self._emit((Status(self._attempt, "retrieving"),))
         found = await finding.find(search)

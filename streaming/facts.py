@@ -15,6 +15,7 @@ class AttemptBegan:
     """Attempt `attempt` (from 1) begins; `correction` names how it searches differently (None for attempt 1).
 
     `mode` is the SearchMode of its queries, `need` why attempt 1 searches in it (retrieval.router.Need; None for later ones).
+    `similarity` is that of a query in other words to the question.
     """
 
     attempt: int
@@ -22,6 +23,7 @@ class AttemptBegan:
     query: str
     mode: str = "dense"
     need: str | None = None
+    similarity: float | None = None
 
     @property
     def strategy(self) -> str:
