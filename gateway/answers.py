@@ -9,7 +9,8 @@ Everything that a request takes (slot, span, tasks, outbox) is taken in a block 
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,11 +21,15 @@ from gateway.answering import Answering
 from gateway.body import ClientGone, linger, read_json
 from gateway.exchange import Exchange, while_connected
 from gateway.house import House
-from gateway.problems import headers_of, leaves_body_unread, send_json, status_of
+from gateway.problems import TooManyKept, headers_of, leaves_body_unread, send_json, status_of
+from gateway.recordings import Claim
+from gateway.replay import Replay
 from gateway.request import AnswerRequest
 from gateway.request_trace import RequestTrace
+from gateway.resume import Place, Wish, asked_again, is_about_keeping, send_nothing
 from retrieval.faults import GatewayFault
 from streaming.answer import Ask
+from streaming.attempt import Emit
 from streaming.halt import Halt
 from streaming.wire.format import Json, Wire
 from streaming.wire.told import Told
@@ -34,11 +39,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What one request asks, and how it wants to be told: `wire` makes the format of its stream, `whole` its one body."""
+    """What one request asks, and how it wants to be told: `wire` makes the format of its stream, `whole` its one body.
+
+    What can be kept, for a client that comes back, is the native format.
+    """
 
     request: AnswerRequest
     wire: Callable[[Ask], Wire]
     whole: Callable[[Told, Ask], Json]
+    can_be_kept: bool = False
 
 
 class Form(Protocol):
@@ -56,6 +65,29 @@ class Form(Protocol):
         ...
 
 
+class TraceEnd:
+    """The end of a request's trace: when the last of those who hold it has let go, its request or an answer that outlives it."""
+
+    def __init__(self, trace: RequestTrace, exchange: Exchange) -> None:
+        self.trace = trace
+        self._exchange = exchange
+        self._holders = 1
+
+    def let_go(self) -> None:
+        self._holders -= 1
+        if not self._holders:
+            self.trace.end(self._exchange.status)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The trace goes on inside the block. Entered while somebody else holds it."""
+        self._holders += 1
+        try:
+            yield
+        finally:
+            self.let_go()
+
+
 class Answers:
     """The ASGI application of a route."""
 
@@ -66,28 +98,62 @@ class Answers:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
         headers = Headers(scope=scope)
-        trace = self._house.telemetry.request(headers, method="POST", route=self._form.path)
+        ending = TraceEnd(self._house.telemetry.request(headers, method="POST", route=self._form.path), exchange)
         try:
             self._house.keys.check(headers)
             with self._house.open_answers.one() as halt:
-                await self._answer(exchange, trace, halt)
+                kept = await self._answer(exchange, headers, ending, halt)
+            if kept is not None:  # its owner has a slot of its own
+                await kept.tell(exchange, self._house.sse, ending.trace)
         except ClientGone:
             log.debug("a client left before its answer began")
         except GatewayFault as fault:
             await self._refuse(fault, exchange)
         finally:
-            trace.end(exchange.status)
+            ending.let_go()
 
-    async def _answer(self, exchange: Exchange, trace: RequestTrace, halt: Halt) -> None:
-        asked = self._form.read(await read_json(exchange.scope, exchange.receive))
-        ask = ask_for(asked.request, trace.trace_id)
+    async def _answer(self, exchange: Exchange, headers: Headers, ending: TraceEnd, halt: Halt) -> Replay | None:
+        """Answers; what is kept for a client that may come back is returned instead, to be told."""
+        body = await read_json(exchange.scope, exchange.receive)
+        asked = self._form.read(body)
+        wish = self._wish(asked, headers, body)
+        if wish is not None and wish.place is not None:
+            return await self._resume(wish, wish.place, exchange, is_whole=not asked.request.stream)
+        ask = ask_for(asked.request, ending.trace.trace_id)
         if not await while_connected(exchange.receive, self._house.collections.check(ask.collection, ask.tenant)):
             raise ClientGone
-        answering = Answering(self._house, asked.request, ask, trace, halt)
+        if wish is not None:
+            return await self._keep(wish, asked.request, ask, ending)
+        answering = Answering(self._house, asked.request, ask, ending.trace, halt)
         if asked.request.stream:
             await answering.stream(exchange, asked.wire(ask))
         else:
             await answering.send_whole(exchange, asked.whole)
+        return None
+
+    def _wish(self, asked: Asked, headers: Headers, body: object) -> Wish | None:
+        """What is wished about keeping the answer; None, at no cost, where nothing is."""
+        if not asked.can_be_kept or not (asked.request.is_resumable or is_about_keeping(headers)):
+            return None
+        return Wish.of(headers, body, has_keys=self._house.keys.are_set)
+
+    async def _resume(self, wish: Wish, place: Place, exchange: Exchange, *, is_whole: bool) -> Replay | None:
+        replay = await asked_again(self._house.keeper, place, wish.owner, wish.digest, is_whole=is_whole)
+        if replay is None:
+            await send_nothing(exchange)
+        return replay
+
+    async def _keep(self, wish: Wish, request: AnswerRequest, ask: Ask, ending: TraceEnd) -> Replay:
+        house = self._house
+        if house.keeper is None:
+            raise TooManyKept("this server keeps no answers; ask without `resumable` and without an Idempotency-Key")
+
+        async def run(emit: Emit, halt: Halt) -> None:
+            with ending.held():
+                await Answering(house, request, ask, ending.trace, halt).run(emit)
+
+        claim = Claim(ask.answer_id, wish.owner, wish.digest, wish.key)
+        return Replay(await house.keeper.begin(claim, run, house.open_answers), is_whole=not request.stream)
 
     async def _refuse(self, fault: GatewayFault, exchange: Exchange) -> None:
         """Answers with the fault's status and body. After a response has begun the fault is a defect of ours, and is raised."""

@@ -21,6 +21,8 @@ from gateway.models_route import ModelsRoute
 from gateway.native_form import NativeForm
 from gateway.problems import MethodNotAllowed, RouteNotFound, body_of, status_of
 from gateway.profiles import Profiles
+from gateway.resume import ROUTE as EVENTS_ROUTE
+from gateway.resume import Events
 from gateway.ui_chat import UiChat
 from gateway.web import ROUTES as PAGE_ROUTES
 from gateway.web import Page
@@ -37,6 +39,7 @@ def application(house: House) -> Starlette:
             *(Route(form.path, Answers(house, form), methods=["POST"]) for form in forms(house.profiles)),
             Route(MODELS_ROUTE, models := ModelsRoute(house), methods=["GET"]),
             Route(MODEL_ROUTE, models, methods=["GET"]),
+            Route(EVENTS_ROUTE, Events(house), methods=["GET"]),
             Route(DOCUMENTS_ROUTE, documents := DocumentsRoute(house), methods=["GET", "POST"]),
             Route(DOCUMENT_ROUTE, documents, methods=["DELETE"]),
             Route(GAPS_ROUTE, Gaps(house), methods=["GET"]),

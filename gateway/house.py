@@ -7,6 +7,7 @@ from typing import Protocol
 from gateway.decisions import Decisions, NoDecisions
 from gateway.documents import Documents, NoDocuments
 from gateway.gap_groups import GapGroups, NoGapGroups
+from gateway.keeper import Keeper
 from gateway.keys import Keys
 from gateway.open_answers import OpenAnswers
 from gateway.profiles import Profiles
@@ -46,6 +47,7 @@ class House:
     profiles: Profiles = field(default_factory=Profiles)
     documents: Documents = field(default_factory=NoDocuments)
     upload_bytes: int = UPLOAD_BYTES
+    keeper: Keeper | None = None
     decisions: Decisions = field(default_factory=NoDecisions)
 
     def parts_for(self, options: Options, collection: str = "default") -> Parts:

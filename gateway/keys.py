@@ -12,6 +12,11 @@ class Keys:
     def __init__(self, keys: Iterable[str] = ()) -> None:
         self._keys = tuple(key.encode() for key in keys)
 
+    @property
+    def are_set(self) -> bool:
+        """Whether a key is needed."""
+        return bool(self._keys)
+
     def check(self, headers: Mapping[str, str]) -> None:
         """Raises Unauthorized unless the request brings one of the keys. Takes as long for a near miss as for any other."""
         if not self._keys:

@@ -16,7 +16,7 @@ class NativeForm:
     path = "/v1/answers"
 
     def read(self, value: object) -> Asked:
-        return Asked(answer_request(value), lambda ask: native.Native(ask.answer_id), whole)
+        return Asked(answer_request(value), lambda ask: native.Native(ask.answer_id), whole, can_be_kept=True)
 
     def problem(self, fault: GatewayFault) -> Json:
         return body_of(fault)

@@ -115,6 +115,44 @@ class ModelNotFound(GatewayFault):
     type = "model_not_found"
 
 
+class AnswerNotFound(GatewayFault):
+    """Raised when no answer of this id is kept for who asks: it never was, it is somebody else's, or its time is over."""
+
+    type = "answer_not_found"
+
+
+class BadLastEventId(GatewayFault):
+    """Raised when a Last-Event-ID is none of the answer's."""
+
+    type = "bad_last_event_id"
+
+
+class NothingToResume(GatewayFault):
+    """Raised when a question comes with the Last-Event-ID of an answer that is not kept: a second one is never begun in silence."""
+
+    type = "nothing_to_resume"
+
+
+class IdempotencyKeyReused(GatewayFault):
+    """Raised when an Idempotency-Key comes again with another body."""
+
+    type = "idempotency_key_reused"
+
+
+class TooManyKept(GatewayFault):
+    """Raised when no further answer can be kept for a client that may come back."""
+
+    type = "too_many_kept"
+    retryable = True
+
+
+class AnswerLost(GatewayFault):
+    """Raised when the server that gave an answer is gone before its end."""
+
+    type = "answer_lost"
+    retryable = True
+
+
 class MethodNotAllowed(GatewayFault):
     """Raised when the route exists and does not answer this method."""
 
@@ -132,25 +170,31 @@ STATUS: Mapping[type[GatewayFault], int] = {
     MalformedHttp: 400,
     MalformedJson: 400,
     MalformedMultipart: 400,
+    BadLastEventId: 400,
     Unauthorized: 401,
     CollectionNotFound: 404,
+    AnswerNotFound: 404,
     DocumentNotFound: 404,
     ModelNotFound: 404,
     RouteNotFound: 404,
     MethodNotAllowed: 405,
     HeadTooSlow: 408,
     BodyTooSlow: 408,
+    NothingToResume: 409,
     BodyTooLarge: 413,
     DocumentTooLarge: 413,
     WrongContentType: 415,
     DocumentKindUnknown: 415,
     InvalidRequest: 422,
+    IdempotencyKeyReused: 422,
     DocumentUnreadable: 422,
     HeadTooLarge: 431,
     GeneratorFault: 502,
     RetrievalMisconfigured: 502,
     EmbeddingFailed: 502,
     ShuttingDown: 503,
+    TooManyKept: 503,
+    AnswerLost: 503,
     RetrievalUnavailable: 503,
     GraderUnavailable: 503,
     GeneratorOverloaded: 503,

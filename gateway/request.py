@@ -43,6 +43,7 @@ class OptionsBody(BaseModel):
     max_retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] | None = None
     verify: Literal["off", "annotate", "gate"] | None = None
     deadline_s: Annotated[float, Field(ge=DEADLINE_LEAST_S, le=DEADLINE_LIMIT_S)] | None = None
+    resumable: bool = False
 
 
 class AnswerBody(BaseModel):
@@ -72,7 +73,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:
-    """A question, cleaned and within every bound."""
+    """A question, cleaned and within every bound; a resumable one is answered on when its client leaves."""
 
     question: str
     history: tuple[Turn, ...]
@@ -80,6 +81,7 @@ class AnswerRequest:
     filters: dict[str, Scalar]
     stream: bool
     options: Options
+    is_resumable: bool = False
 
 
 def answer_request(value: object) -> AnswerRequest:
@@ -95,6 +97,7 @@ def answer_request(value: object) -> AnswerRequest:
         filters=clean_filters(body.filters),
         stream=body.stream,
         options=Options(body.options.speculate, body.options.max_retries, body.options.deadline_s, body.options.verify),
+        is_resumable=body.options.resumable,
     )
 
 

@@ -18,6 +18,7 @@ from pydantic_settings import (
 )
 
 from gateway.graders import BY_A_SERVICE, ON_THE_MODELS_HERE, GraderName
+from gateway.keeper import GRACE_S, KEEP_S
 from gateway.policy_settings import policy_of, policy_rows
 from gateway.profile_settings import ProfileTable, require_different_names
 from gateway.providers.script import Script
@@ -100,6 +101,9 @@ class Settings(BaseSettings):
     cache: Cache = "off"
 
     upload_bytes: Annotated[int, Field(ge=1_048_576, le=1_073_741_824)] = UPLOAD_BYTES
+    resume_grace_s: Annotated[float, Field(gt=0, le=600)] = GRACE_S
+    resume_keep_s: Annotated[float, Field(ge=0, le=3600)] = KEEP_S
+    resume_store: Literal["auto", "memory", "postgres"] = "auto"
     send_timeout_s: Annotated[float, Field(gt=0, le=600)] = 20.0
     ping_s: Annotated[float, Field(gt=0, le=300)] = 15.0
     drain_grace_s: Annotated[float, Field(ge=0, le=3600)] = 20.0
@@ -170,6 +174,10 @@ class Settings(BaseSettings):
             )
         if self.provider == "anthropic" and self.anthropic_api_key is None:
             raise PydanticCustomError("key", "GATEWAY_PROVIDER is 'anthropic': set ANTHROPIC_API_KEY")
+        if self.resume_store == "postgres" and self.retriever == "scripted":
+            raise PydanticCustomError(
+                "resume", "GATEWAY_RESUME_STORE is 'postgres', and a scripted search has no database"
+            )
         if self.embeddings_url is not None and (self.embeddings_model is None or self.embeddings_dimensions is None):
             raise PydanticCustomError(
                 "embeddings", "GATEWAY_EMBEDDINGS_URL needs GATEWAY_EMBEDDINGS_MODEL and GATEWAY_EMBEDDINGS_DIMENSIONS"
@@ -209,6 +217,13 @@ class Settings(BaseSettings):
         if self.provider == "auto":
             return "local" if self.anthropic_api_key is None else "anthropic"
         return self.provider
+
+    @property
+    def shares_recordings(self) -> bool:
+        """Whether resumable answers are kept in the database, where other gateways find them: by default where a server is named."""
+        if self.resume_store == "auto":
+            return self.database_url is not None and self.retriever != "scripted"
+        return self.resume_store == "postgres"
 
     def limits(self) -> Limits:
         """The budget of an answer, before a request narrows it."""

@@ -1,18 +1,19 @@
 """Wiring: from settings to a house that can serve. Vendors and models are imported here, when they are used, and closed in reverse."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from gateway.documents import NoDocuments, StoredDocuments
 from gateway.decisions import Decisions, NoDecisions
+from gateway.documents import NoDocuments, StoredDocuments
 from gateway.gap_groups import GapGroups, NoGapGroups
 from gateway.graders import Available, GraderName, grader_of, graders_of
 from gateway.house import House
+from gateway.keeper import Keeper, Keeping, open_keeper
 from gateway.keys import Keys
 from gateway.library import AnyCollection, KnownCollections
 from gateway.profiles import Profiles
@@ -101,7 +102,8 @@ async def wired(settings: Settings) -> AsyncIterator[Wired]:
         stack.push_async_callback(telemetry.aclose)
         evidence, local = await _evidence(settings, stack)
         judges = await _judges(settings, local, evidence.library, stack)
-        house = _house(settings, evidence, judges, telemetry)
+        keeper = await stack.enter_async_context(_keeper(settings, evidence.library))
+        house = replace(_house(settings, evidence, judges, telemetry), keeper=keeper)
         yield Wired(replace(house, decisions=await _decisions(settings, evidence.library, stack)), evidence.library)
 
 
@@ -172,6 +174,16 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
         documents=NoDocuments() if books is None else StoredDocuments(books.store, books.embedder),
         upload_bytes=settings.upload_bytes,
     )
+
+
+def _keeper(settings: Settings, books: Library | None) -> AbstractAsyncContextManager[Keeper]:
+    """Who keeps resumable answers: closed before the pool, as everything that is opened after it."""
+    keeping = Keeping(settings.resume_grace_s, settings.resume_keep_s)
+    if books is None or not settings.shares_recordings:
+        return open_keeper(keeping)
+    from gateway.stored_recordings import StoredRecordings
+
+    return open_keeper(keeping, StoredRecordings(books.pool))
 
 
 def _fields(books: Library) -> Fields:

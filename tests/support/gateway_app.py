@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from gateway.app import application
 from gateway.house import House
+from gateway.keeper import open_keeper
 from gateway.library import AnyCollection
 from gateway.providers.script import Script
 from gateway.providers.scripted import (
@@ -103,8 +104,12 @@ async def running(
 ) -> AsyncIterator[Running]:
     """`house`, served until the end of the block, then drained with `grace_s`; `wrap` puts a middleware round it.
 
-    With `narrow` its sockets buffer as little as the system allows.
+    With `narrow` its sockets buffer as little as the system allows. A house without a keeper of its own gets one.
     """
+    if house.keeper is None:
+        async with open_keeper() as keeper, running(replace(house, keeper=keeper), grace_s, wrap, narrow) as kept:
+            yield kept
+        return
     listener = listen("127.0.0.1", 0)
     if narrow:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # what it accepts inherits it

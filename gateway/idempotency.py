@@ -1,0 +1,36 @@
+"""Idempotency: what makes two requests the same one. The header's key, the digest of a body, the digest of who asks."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from gateway.problems import Field, InvalidRequest
+
+HEADER = "idempotency-key"
+KEY_LIMIT = 255  # characters
+
+
+def key_of(headers: Mapping[str, str]) -> str | None:
+    """The Idempotency-Key; None where there is none. Raises InvalidRequest for one that is blank, too long or not in ASCII."""
+    key = headers.get(HEADER)
+    if key is None:
+        return None
+    key = key.strip()
+    if not key or len(key) > KEY_LIMIT or not key.isascii() or not key.isprintable():
+        message = f"must have 1 to {KEY_LIMIT} characters of printable ASCII"
+        raise InvalidRequest(f"Idempotency-Key {message}", (Field("Idempotency-Key", message),))
+    return key
+
+
+def digest_of(body: object) -> str:
+    """The same for every JSON body of the same content, in whatever order its names come."""
+    canonical = json.dumps(body, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+def owner_of(headers: Mapping[str, str], *, has_keys: bool) -> str:
+    """A digest of the API key of a request that was let in; the same for everyone where no keys are configured."""
+    if not has_keys:
+        return ""
+    token = headers.get("authorization", "").partition(" ")[2].strip()
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,304 @@
+"""The keeper: runs the answers that outlive their clients, each until it is done, deserted for too long, or the server ends.
+
+A kept answer's tasks live in the keeper's task group, not in a request's: the request only reads the recording.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+
+import anyio
+from anyio import CancelScope
+from anyio.abc import TaskGroup, TaskStatus
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from gateway.open_answers import OpenAnswers
+from gateway.problems import IdempotencyKeyReused, TooManyKept
+from gateway.recording import Recording, Source
+from gateway.recordings import Claim, Held, Recordings, SharedSource
+from retrieval.faults import GatewayFault
+from streaming.attempt import Emit
+from streaming.events import Done, Event, Failed
+from streaming.halt import Halt
+from streaming.wire.native import Native
+
+log = logging.getLogger(__name__)
+
+GRACE_S, KEEP_S = 60.0, 300.0
+KEPT_MOST = 2_000  # recordings of one process: a recorded answer has about 60 KB
+KEPT_MOST_BYTES = 268_435_456
+RECORDING_LIMIT_BYTES = 16_777_216  # of one answer: 64,000 tokens, each an event of its own, are 10 MB
+LONGEST_S = 600.0  # no answer runs longer, whatever its deadline: what a crashed server leaves behind is swept then
+SHARE_EVERY_S = 0.05  # what another server may be behind
+ALIVE_EVERY_S = 2.0  # a fifth of what makes an answer be taken for lost
+SWEEP_EVERY_S = 15.0
+LAST_SHARE_S = 2.0
+
+Run = Callable[[Emit, Halt], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Seconds that a running answer goes on without a reader, and that a finished one is kept."""
+
+    grace_s: float = GRACE_S
+    keep_s: float = KEEP_S
+
+
+@dataclass(slots=True)
+class Kept:
+    """A kept answer of this process: when it ended, whether in a fault, and up to which event the others know it."""
+
+    claim: Claim
+    recording: Recording
+    ended_s: float | None = None
+    has_failed: bool = False
+    shared_to: int = 0
+
+
+@dataclass(slots=True)
+class Keeper:
+    """Use as made by `open_keeper`. `shared` is None where no other process gives the same answers."""
+
+    tasks: TaskGroup
+    keeping: Keeping
+    shared: Recordings | None = None
+    _kept: dict[str, Kept] = field(default_factory=dict)
+    _keys: dict[tuple[str, str], str] = field(default_factory=dict)
+    _claiming: anyio.Lock = field(default_factory=anyio.Lock)
+
+    @property
+    def count(self) -> int:
+        """How many answers are kept here, running ones and finished ones."""
+        return len(self._kept)
+
+    @property
+    def readers(self) -> int:
+        """How many clients read one here."""
+        return sum(kept.recording.readers for kept in self._kept.values())
+
+    async def begin(self, claim: Claim, run: Run, open_answers: OpenAnswers) -> Source:
+        """Where to read the answer that `claim` is for: `run` starts, unless its key stands for one that did already.
+
+        Raises IdempotencyKeyReused (the key stands for another body), TooManyKept, ShuttingDown, or, with a key, RetrievalUnavailable.
+        """
+        if claim.key is None:
+            return await self._start(claim, run, open_answers)
+        async with self._claiming:  # two requests with one key at once: one starts, the other finds it
+            held = self._held_here(claim)
+            if held is not None:
+                return agreed(held.claim.digest, claim, held.recording)
+            return await self._start(claim, run, open_answers)
+
+    async def find(self, answer_id: str, owner: str) -> tuple[Source, Held] | None:
+        """The recording of that id and owner, here or elsewhere, with how far it is. Raises RetrievalUnavailable."""
+        here = self._kept.get(answer_id)
+        if here is not None and not here.recording.is_lost:
+            return (here.recording, held_of(here)) if here.claim.owner == owner else None
+        held = None if self.shared is None else await self.shared.find(answer_id, owner)
+        return None if held is None or self.shared is None else (SharedSource(self.shared, held), held)
+
+    def _held_here(self, claim: Claim) -> Kept | None:
+        answer_id = self._keys.get((claim.owner, claim.key or ""))
+        kept = None if answer_id is None else self._kept.get(answer_id)
+        return None if kept is None or kept.recording.is_lost else kept
+
+    async def _start(self, claim: Claim, run: Run, open_answers: OpenAnswers) -> Source:
+        self._make_room()
+        if self.shared is not None and (held := await self._claim(self.shared, claim)) is not None:
+            return agreed(held.digest, claim, SharedSource(self.shared, held))
+        kept = Kept(claim, Recording(claim.answer_id))
+        with self._listed(kept):
+            await self.tasks.start(self._own, kept, run, open_answers, name=f"answer {claim.answer_id}")
+        return kept.recording
+
+    async def _claim(self, shared: Recordings, claim: Claim) -> Held | None:
+        """As Recordings.claim; where nothing hangs on it, an answer is kept here alone when the others cannot be told."""
+        try:
+            return await shared.claim(claim, LONGEST_S + self.keeping.keep_s)
+        except GatewayFault:
+            if claim.key is not None:
+                raise
+            log.warning("answer %s is kept in this process only: the database is not available", claim.answer_id)
+            return None
+
+    @contextmanager
+    def _listed(self, kept: Kept) -> Iterator[None]:
+        """`kept` can be found from the start of the block on; not any more when the block fails."""
+        self._kept[kept.claim.answer_id] = kept
+        if kept.claim.key is not None:
+            self._keys[kept.claim.owner, kept.claim.key] = kept.claim.answer_id
+        try:
+            yield
+        except BaseException:
+            self._forget(kept)
+            raise
+
+    def _forget(self, kept: Kept) -> None:
+        self._kept.pop(kept.claim.answer_id, None)
+        self._free_key(kept)
+
+    def _free_key(self, kept: Kept) -> None:
+        place = (kept.claim.owner, kept.claim.key or "")
+        if self._keys.get(place) == kept.claim.answer_id:
+            del self._keys[place]
+
+    def _make_room(self) -> None:
+        """Forgets the oldest finished answers until another one fits. Raises TooManyKept when too many are running."""
+        size_bytes = sum(kept.recording.size_bytes for kept in self._kept.values())
+        finished = sorted((kept for kept in self._kept.values() if kept.ended_s is not None), key=ended_s)
+        for kept in finished:
+            if len(self._kept) < KEPT_MOST and size_bytes < KEPT_MOST_BYTES:
+                return
+            size_bytes -= kept.recording.size_bytes
+            self._forget(kept)
+        if len(self._kept) >= KEPT_MOST or size_bytes >= KEPT_MOST_BYTES:
+            raise TooManyKept(
+                "too many answers are kept for clients that may come back; ask again, or without `resumable`"
+            )
+
+    async def _own(
+        self,
+        kept: Kept,
+        run: Run,
+        open_answers: OpenAnswers,
+        *,
+        task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """The answer's owner. Raises ShuttingDown before it has started, afterwards nothing."""
+        try:
+            with open_answers.one() as halt:
+                task_status.started()
+                await self._run(kept, run, halt)
+        finally:
+            kept.recording.lose()
+            await self._ended(kept)
+
+    async def _run(self, kept: Kept, run: Run, halt: Halt) -> None:
+        """Runs the answer into its recording, to which nothing else adds."""
+        wire, recording = Native(kept.claim.answer_id), kept.recording
+
+        async def emit(batch: tuple[Event, ...]) -> None:
+            await checkpoint_if_cancelled()
+            kept.has_failed = kept.has_failed or any(isinstance(event, Failed) for event in batch)
+            recording.add(wire.chunk(batch), len(batch), is_end=any(isinstance(event, Done) for event in batch))
+            if recording.size_bytes > RECORDING_LIMIT_BYTES:
+                halt.now(TooManyKept("this answer is too long to be kept; ask without `resumable`"))
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._mind, recording, tasks.cancel_scope)
+                tasks.start_soon(self._share, kept)
+                await run(emit, halt)
+                tasks.cancel_scope.cancel()
+        except Exception:  # in this group the answers of all other clients would fall with it
+            log.exception("kept answer %s failed outside its own handling", kept.claim.answer_id)
+
+    async def _mind(self, recording: Recording, scope: CancelScope) -> None:
+        """Cancels `scope` once nobody has read for the grace, here or elsewhere."""
+        while True:
+            await recording.until_deserted()
+            with anyio.move_on_after(self.keeping.grace_s):
+                await recording.until_read()
+                continue
+            if not await self._is_read_elsewhere(recording.answer_id):
+                log.info("answer %s is given up: nobody came back for it", recording.answer_id)
+                recording.lose()
+                scope.cancel()
+                return
+
+    async def _is_read_elsewhere(self, answer_id: str) -> bool:
+        if self.shared is None:
+            return False
+        try:
+            return await self.shared.is_read(answer_id, self.keeping.grace_s)
+        except Exception as error:
+            log.warning("whether answer %s is read elsewhere is not known: %s", answer_id, type(error).__name__)
+            return False
+
+    async def _share(self, kept: Kept) -> None:
+        """Tells the other processes what was added, soon after it was, and that the answer is alive."""
+        if self.shared is None:
+            return
+        while True:
+            if kept.recording.last == kept.shared_to:
+                with anyio.move_on_after(ALIVE_EVERY_S):
+                    await kept.recording.grown()
+            await anyio.sleep(SHARE_EVERY_S)
+            await self._tell(self.shared, kept, None)
+
+    async def _tell(self, shared: Recordings, kept: Kept, expires_s: float | None) -> None:
+        """Adds what the others do not know yet. What cannot be added now is added with the next."""
+        chunks = kept.recording.chunks_after(kept.shared_to)
+        try:
+            await shared.append(kept.claim.answer_id, chunks, expires_s)
+        except Exception as error:
+            log.warning("answer %s cannot be resumed elsewhere for now: %s", kept.claim.answer_id, type(error).__name__)
+        else:
+            kept.shared_to = chunks[-1].last if chunks else kept.shared_to
+
+    async def _ended(self, kept: Kept) -> None:
+        """Keeps a finished answer for a while; of one that was given up nothing is left."""
+        kept.ended_s = anyio.current_time()
+        if kept.recording.is_lost:
+            self._forget(kept)
+        elif kept.has_failed:
+            self._free_key(kept)  # a fault is no answer: asked again, it is asked anew
+        if self.shared is not None:
+            with CancelScope(shield=True), anyio.move_on_after(LAST_SHARE_S):
+                await self._end_shared(self.shared, kept)
+
+    async def _end_shared(self, shared: Recordings, kept: Kept) -> None:
+        answer_id = kept.claim.answer_id
+        try:
+            if kept.recording.is_lost:
+                await shared.forget(answer_id)
+                return
+            await self._tell(shared, kept, self.keeping.keep_s)
+            if kept.has_failed:
+                await shared.release(answer_id)
+        except Exception as error:
+            log.warning("the end of answer %s is not known elsewhere: %s", answer_id, type(error).__name__)
+
+    async def sweep(self) -> None:
+        """Forgets what has been kept long enough."""
+        oldest_s = anyio.current_time() - self.keeping.keep_s
+        for kept in tuple(self._kept.values()):
+            if kept.ended_s is not None and kept.ended_s <= oldest_s and not kept.recording.readers:
+                self._forget(kept)
+        if self.shared is not None:
+            try:
+                await self.shared.sweep()
+            except Exception as error:
+                log.warning("what was kept is swept later: %s", type(error).__name__)
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            await anyio.sleep(SWEEP_EVERY_S)
+            await self.sweep()
+
+
+def ended_s(kept: Kept) -> float:
+    return kept.ended_s or 0.0
+
+
+def held_of(kept: Kept) -> Held:
+    return Held(kept.claim.answer_id, kept.claim.digest, kept.recording.last, kept.recording.is_ended)
+
+
+def agreed(digest: str, claim: Claim, source: Source) -> Source:
+    """`source`, when it answers the same body. Raises IdempotencyKeyReused."""
+    if digest != claim.digest:
+        raise IdempotencyKeyReused("this Idempotency-Key came with another body before; a new question needs a new key")
+    return source
+
+
+@asynccontextmanager
+async def open_keeper(keeping: Keeping | None = None, shared: Recordings | None = None) -> AsyncIterator[Keeper]:
+    """A keeper whose answers run at most until the end of the block; what is then left is cancelled, and closed before this returns."""
+    async with anyio.create_task_group() as tasks:
+        keeper = Keeper(tasks, keeping or Keeping(), shared)
+        tasks.start_soon(keeper._sweep_for_ever)
+        yield keeper
+        tasks.cancel_scope.cancel()

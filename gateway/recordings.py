@@ -1,0 +1,120 @@
+"""Recordings beyond this process: what several gateways share, so that a client reads on from whichever it reaches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+
+from gateway.recording import Chunk, Piece, lost
+from retrieval.faults import RetrievalUnavailable
+
+POLL_S, POLL_MOST_S = 0.05, 0.4  # between two looks at an answer that another server gives; longer while nothing comes
+LOST_S = 10.0  # without a sign of life of its server an answer is taken for lost
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who asks for an answer to be recorded. `owner` is the API key's digest, `digest` the body's; `key` the Idempotency-Key, if any."""
+
+    answer_id: str
+    owner: str
+    digest: str
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A recording that is there: the digest of the body that it answers, its last event so far, and whether that is the end."""
+
+    answer_id: str
+    digest: str
+    last: int
+    is_ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A recording as read: chunks of frames in order, the number of its last event so far; whether it is complete, or its server gone."""
+
+    chunks: Sequence[Chunk]
+    last: int
+    is_ended: bool
+    is_lost: bool
+
+
+class Recordings(Protocol):
+    """Where recordings are shared. Methods raise RetrievalUnavailable; each is short and holds nothing when it returns."""
+
+    async def claim(self, claim: Claim, expires_s: float) -> Held | None:
+        """Makes room for a recording, for `expires_s` at most; None. Where its key is taken nothing is made: who holds the key."""
+        ...
+
+    async def append(self, answer_id: str, chunks: Sequence[Chunk], expires_s: float | None) -> None:
+        """Adds chunks, and a sign of life. With `expires_s` the recording is complete, and is kept so long."""
+        ...
+
+    async def find(self, answer_id: str, owner: str) -> Held | None:
+        """The recording of that id and owner, if it is there."""
+        ...
+
+    async def read(self, answer_id: str, after: int) -> Stored | None:
+        """What follows event number `after`; leaves a trace for `is_read`. None when there is no such recording (any more)."""
+        ...
+
+    async def is_read(self, answer_id: str, within_s: float) -> bool:
+        """Whether somebody called `read` in the last `within_s`."""
+        ...
+
+    async def release(self, answer_id: str) -> None:
+        """Gives the recording's key free; the recording stays."""
+        ...
+
+    async def forget(self, answer_id: str) -> None:
+        """Removes a recording."""
+        ...
+
+    async def sweep(self) -> None:
+        """Removes what has expired."""
+        ...
+
+
+class SharedSource:
+    """The frames of an answer that another server gives or gave (gateway.recording.Source): looked for again and again.
+
+    No connection is held meanwhile. A database that is away is waited for as long as a server without a sign of life is.
+    """
+
+    def __init__(self, recordings: Recordings, held: Held) -> None:
+        self._recordings, self._held = recordings, held
+
+    @property
+    def answer_id(self) -> str:
+        return self._held.answer_id
+
+    async def after(self, n: int) -> Piece:
+        """See Source."""
+        pause_s, patient_until = POLL_S, anyio.current_time() + LOST_S
+        while True:
+            try:
+                stored = await self._recordings.read(self.answer_id, n)
+            except RetrievalUnavailable:
+                if anyio.current_time() > patient_until:
+                    return lost(self.answer_id, n)
+            else:
+                patient_until = anyio.current_time() + LOST_S
+                piece = lost(self.answer_id, n) if stored is None else piece_of(stored, self.answer_id, n)
+                if piece is not None:
+                    return piece
+            await anyio.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, POLL_MOST_S)
+
+
+def piece_of(stored: Stored, answer_id: str, n: int) -> Piece | None:
+    """What `stored` has after event `n`; None while there is nothing new."""
+    if stored.chunks:
+        frames, last = b"".join(chunk.after(n) for chunk in stored.chunks), stored.chunks[-1].last
+        return Piece(frames, last, is_end=stored.is_ended and last == stored.last)
+    if stored.is_ended:
+        return Piece(b"", n, is_end=True)
+    return lost(answer_id, n) if stored.is_lost else None
