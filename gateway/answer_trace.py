@@ -98,6 +98,7 @@ class VerifyTrace:
         self.span = span
         self._calls = 0
         self._is_cut = False
+        self._is_told = False
 
     def __enter__(self) -> None:
         self._calls += 1
@@ -109,9 +110,18 @@ class VerifyTrace:
             self._is_cut = True  # by whom, the answer's end tells
         self.span.stop(again=True)
 
+    def tell(self, values: dict[str, Value]) -> None:
+        """What came of the checks. One that was cut short before then had met its own time limit."""
+        self.span.set(values)
+        self._is_told = True
+
     def end(self, outcome: str) -> None:
         """Ends the span; `outcome` is the whole answer's."""
         self.span.set({names.VERIFY_CALLS: self._calls})
+        if self._is_cut and self._is_told and not self.span.has_failed:
+            self.span.fail("timeout")
+            self.span.end(Outcome.TIMEOUT)
+            return
         if self.span.has_failed:
             self.span.end(Outcome.FAILED)
         elif self._is_cut:
@@ -355,7 +365,7 @@ class AnswerTrace:
                 }
                 self._span.set(told)
                 if (checks := self._checks.get(fact.attempt)) is not None:
-                    checks.span.set(told)
+                    checks.tell(told)
             case AttemptEnded(_, outcome):
                 attempt.outcome = outcome
                 attempt.span.stop()

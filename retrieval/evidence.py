@@ -61,30 +61,36 @@ class Cleaned:
 def cleaned(passages: Sequence[Passage]) -> Cleaned:
     """The set without outdated versions, near-duplicates of a better passage, and external text that an internal source contradicts."""
     current = without_outdated(passages)
-    single = without_repeats(current.kept)
-    found = disagreements(by_authority(single.kept))
-    outranked = tuple(each for each in map(_outranked, found) if each is not None)
-    gone = {id(each.passage) for each in outranked}
-    kept = tuple(each for each in single.kept if id(each) not in gone) if gone else single.kept
-    conflicts = tuple(each for each in found if id(each.one) not in gone and id(each.other) not in gone)
-    return Cleaned(kept, current.dropped + single.dropped + outranked, conflicts)
+    single = _single(current.kept)
+    return Cleaned(single.kept, current.dropped + single.dropped, single.conflicts)
 
 
 def evidence(kept: Sequence[Passage], found: Sequence[Passage], k: int) -> Cleaned:
     """The set to grade: of `kept` (passages of the last set) and of the best of what was `found`, cleaned, `k` of them new ones.
 
-    In the order of `by_authority`; what takes the place of a repeat is the next one found.
+    In the order of `by_authority`; what takes the place of a passage that is left out is the next one found.
     """
-    whole = cleaned(merge(tuple(kept), tuple(found), limit=len(kept) + len(found)))
+    current = without_outdated(merge(tuple(kept), tuple(found), limit=len(kept) + len(found)))
     last = {passage.id for passage in kept}
-    old = sum(passage.id in last for passage in whole.kept)
-    fitting = whole.kept[: old + k]
-    ids = {passage.id for passage in fitting}
-    return Cleaned(
-        by_authority(fitting),
-        tuple(each for each in whole.dropped if each.by.id in ids),
-        tuple(each for each in whole.conflicts if each.one.id in ids and each.other.id in ids),
-    )
+    size = sum(passage.id in last for passage in current.kept) + k
+    single = _single(current.kept[:size])
+    while (short := sum(passage.id not in last for passage in single.kept)) < k and size < len(current.kept):
+        size += k - short
+        single = _single(current.kept[:size])
+    ids = {passage.id for passage in single.kept}
+    outdated = tuple(each for each in current.dropped if each.by.id in ids)
+    return Cleaned(by_authority(single.kept), outdated + single.dropped, single.conflicts)
+
+
+def _single(passages: Sequence[Passage]) -> Cleaned:
+    """Without near-duplicates, and without external text that an internal source contradicts."""
+    single = without_repeats(passages)
+    found = disagreements(by_authority(single.kept))
+    outranked = tuple(each for each in map(_outranked, found) if each is not None)
+    gone = {id(each.passage) for each in outranked}
+    kept = tuple(each for each in single.kept if id(each) not in gone) if gone else single.kept
+    conflicts = tuple(each for each in found if id(each.one) not in gone and id(each.other) not in gone)
+    return Cleaned(kept, single.dropped + outranked, conflicts)
 
 
 def without_repeats(passages: Sequence[Passage]) -> Cleaned:

@@ -1,7 +1,7 @@
 """One search: which queries go to which source, and how what they find becomes a set."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 import anyio
@@ -39,8 +39,11 @@ class Search:
         return evidence(self.keep, found, self.k)
 
 
+SPARES = 3  # more than is wanted, to take the place of repeats: in the labelled sets of mtrag_cloud one passage of eleven is one
+
+
 class Searcher:
-    """Runs searches over the hierarchy of sources."""
+    """Runs searches over the hierarchy of sources. Of its own documents it asks for some more passages than a search wants."""
 
     def __init__(self, sources: Sequence[Source], reranker: Reranker | None) -> None:
         self.sources = tuple(sources)
@@ -64,9 +67,11 @@ class Searcher:
 
     async def _all(self, search: Search) -> list[tuple[Passage, ...]]:
         source = self.sources[search.source]
-        if len(search.queries) == 1:
-            return [await source.retrieve(search.queries[0])]
-        found: list[tuple[Passage, ...]] = [()] * len(search.queries)
+        spares = 0 if search.rerank or source.external else SPARES
+        queries = [replace(query, k=query.k + spares) for query in search.queries]
+        if len(queries) == 1:
+            return [await source.retrieve(queries[0])]
+        found: list[tuple[Passage, ...]] = [()] * len(queries)
         faults: list[Exception] = []
 
         async def one(place: int, query: Query) -> None:
@@ -77,7 +82,7 @@ class Searcher:
                 tasks.cancel_scope.cancel()
 
         async with anyio.create_task_group() as tasks:
-            for place, query in enumerate(search.queries):
+            for place, query in enumerate(queries):
                 tasks.start_soon(one, place, query)
         if faults:
             raise faults[0]

@@ -340,7 +340,7 @@ def test_spans_say_what_the_conventions_have_names_for(backend: str) -> None:
             "gen_ai.operation.name": "retrieval",
             "gen_ai.data_source.id": "docs",
             "gateway.search.mode": "hybrid",
-            "gateway.search.k": 5,
+            "gateway.search.k": 8,
             "gateway.passages": 3,
         }.items()
     )
