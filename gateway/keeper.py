@@ -34,6 +34,8 @@ SHARE_EVERY_S = 0.05  # what another server may be behind
 ALIVE_EVERY_S = 2.0  # a fifth of what makes an answer be taken for lost
 SWEEP_EVERY_S = 15.0
 LAST_SHARE_S = 2.0
+CLAIM_LIMIT_S = 1.0  # of a database that is away; else it takes 2 ms
+READ_WITHIN_S = 3.0  # three times what a reader elsewhere lets pass between two traces of it
 
 Run = Callable[[Emit, Halt], Awaitable[None]]
 
@@ -48,12 +50,13 @@ class Keeping:
 
 @dataclass(slots=True)
 class Kept:
-    """A kept answer of this process: when it ended, whether in a fault, and up to which event the others know it."""
+    """A kept answer of this process: when it ended, whether in a fault; whether the others know of it, and up to which event."""
 
     claim: Claim
     recording: Recording
     ended_s: float | None = None
     has_failed: bool = False
+    is_claimed: bool = False
     shared_to: int = 0
 
 
@@ -106,22 +109,28 @@ class Keeper:
 
     async def _start(self, claim: Claim, run: Run, open_answers: OpenAnswers) -> Source:
         self._make_room()
-        if self.shared is not None and (held := await self._claim(self.shared, claim)) is not None:
-            return agreed(held.digest, claim, SharedSource(self.shared, held))
         kept = Kept(claim, Recording(claim.answer_id))
+        if self.shared is not None and (held := await self._claim(self.shared, kept)) is not None:
+            return agreed(held.digest, claim, SharedSource(self.shared, held))
         with self._listed(kept):
             await self.tasks.start(self._own, kept, run, open_answers, name=f"answer {claim.answer_id}")
         return kept.recording
 
-    async def _claim(self, shared: Recordings, claim: Claim) -> Held | None:
-        """As Recordings.claim; where nothing hangs on it, an answer is kept here alone when the others cannot be told."""
-        try:
-            return await shared.claim(claim, LONGEST_S + self.keeping.keep_s)
-        except GatewayFault:
-            if claim.key is not None:
-                raise
-            log.warning("answer %s is kept in this process only: the database is not available", claim.answer_id)
-            return None
+    async def _claim(self, shared: Recordings, kept: Kept) -> Held | None:
+        """Makes the recording known to the others, before its first event is sent; or who holds its key.
+
+        Without a key nothing hangs on it: then an answer is not kept waiting, and the others are told later.
+        """
+        with anyio.move_on_after(None if kept.claim.key is not None else CLAIM_LIMIT_S):
+            try:
+                held = await shared.claim(kept.claim, LONGEST_S + self.keeping.keep_s)
+            except GatewayFault:
+                if kept.claim.key is not None:
+                    raise
+            else:
+                kept.is_claimed = held is None
+                return held
+        return None
 
     @contextmanager
     def _listed(self, kept: Kept) -> Iterator[None]:
@@ -212,7 +221,7 @@ class Keeper:
         if self.shared is None:
             return False
         try:
-            return await self.shared.is_read(answer_id, self.keeping.grace_s)
+            return await self.shared.is_read(answer_id, max(self.keeping.grace_s, READ_WITHIN_S))
         except Exception as error:
             log.warning("whether answer %s is read elsewhere is not known: %s", answer_id, type(error).__name__)
             return False
@@ -232,11 +241,13 @@ class Keeper:
         """Adds what the others do not know yet. What cannot be added now is added with the next."""
         chunks = kept.recording.chunks_after(kept.shared_to)
         try:
+            if not kept.is_claimed:
+                await self._claim(shared, kept)
             await shared.append(kept.claim.answer_id, chunks, expires_s)
         except Exception as error:
             log.warning("answer %s cannot be resumed elsewhere for now: %s", kept.claim.answer_id, type(error).__name__)
         else:
-            kept.shared_to = chunks[-1].last if chunks else kept.shared_to
+            kept.shared_to = chunks[-1].last if chunks and kept.is_claimed else kept.shared_to
 
     async def _ended(self, kept: Kept) -> None:
         """Keeps a finished answer for a while; of one that was given up nothing is left."""

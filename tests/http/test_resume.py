@@ -24,6 +24,7 @@ from tests.support.cut_client import read_with_cuts
 from tests.support.gateway_app import Running, Spans, eventually, running, scripted_house, with_parts
 from tests.support.leftovers import assert_nothing_is_left
 from tests.support.raw_client import read_until, request_bytes
+from tests.support.scripted_text import undrafted
 
 pytestmark = pytest.mark.anyio
 
@@ -95,12 +96,6 @@ def events_of(body: bytes) -> list[tuple[str, str, dict[str, Any]]]:
         if fields:
             found.append((fields[b"id"].decode(), fields[b"event"].decode(), json.loads(fields[b"data"])))
     return found
-
-
-def undrafted(text: str) -> str:
-    """A scripted text without the numbers of its draft, of which there must be only one: the same for every answer."""
-    assert len(set(re.findall(r"a\d+d\d+", text))) == 1
-    return re.sub(r"a\d+d\d+", "", text)
 
 
 def said(events: list[tuple[str, str, dict[str, Any]]]) -> str:
