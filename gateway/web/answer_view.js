@@ -5,7 +5,6 @@ import { MarkdownView } from "./markdown.js";
 import { MARK, withMarks } from "./marks.js";
 import { unsupported } from "./turn.js";
 
-const JOINED = "\u2060"; // no line ends between a word and its number
 const WHOLE = "a, code, pre"; // a button is never put inside one of these
 
 export class AnswerView {
@@ -44,7 +43,8 @@ export class AnswerView {
       say(node.data.slice(done, found.index));
       done = found.index + found[0].length;
       const [, kind, number] = found;
-      if (kind === "c") (whole ? after : pieces).push(JOINED, this.#button(number));
+      if (kind === "c" && whole) after.push(this.#button(number));
+      else if (kind === "c") putBehind(pieces, this.#button(number));
       else {
         this.isDoubtful = kind === "u";
         if (kind === "e") (whole ? after : pieces).push(doubt());
@@ -61,6 +61,18 @@ export class AnswerView {
     const name = title ? `Source ${number}: ${title}` : `Source ${number}`;
     return h("button", { type: "button", class: "cite", "data-source": number, "aria-label": name, title: title ?? null }, number);
   }
+}
+
+/** Puts a button behind the last word of `pieces`, in one with it, so that no line begins with the button. */
+function putBehind(pieces, button) {
+  const last = pieces.pop();
+  if (typeof last === "string") {
+    const word = last.match(/\S{0,24}$/)[0];
+    pieces.push(last.slice(0, last.length - word.length), h("span", { class: "stay" }, word, button));
+  } else if (last?.classList.contains("stay")) {
+    last.append(button);
+    pieces.push(last);
+  } else pieces.push(...(last ? [last] : []), button);
 }
 
 function doubt() {

@@ -10,7 +10,7 @@ import { withoutMarks } from "./marks.js";
 
 const ALLOWED = {
   ALLOWED_TAGS:
-    "a blockquote br code del em h3 h4 h5 h6 hr li ol p pre strong table tbody td th thead tr".split(" "),
+    "a blockquote br code del em h3 h4 h5 h6 hr li ol p pre strong table tbody td th thead tr ul".split(" "),
   ALLOWED_ATTR: ["align", "href", "start"],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,

@@ -216,8 +216,9 @@ function changed({ turn, view, chat: itsChat }) {
 function drawWaiting() {
   const follows = isNearEnd();
   for (const view of waiting) view.draw();
-  waiting.clear();
   if (follows) scrollToEnd();
+  for (const view of waiting) if (view.turn.refusal) showFromTop(view.element);
+  waiting.clear();
   showDown();
 }
 
@@ -271,6 +272,11 @@ function isNearEnd() {
 
 function scrollToEnd(behavior = "instant") {
   scrollTo({ top: document.documentElement.scrollHeight, behavior });
+}
+
+/** A refusal is read from its first line: what does not fit is below, not above. */
+function showFromTop(element) {
+  if (element.getBoundingClientRect().top < 0) element.scrollIntoView({ block: "start" });
 }
 
 function showDown() {
