@@ -85,9 +85,10 @@ NO_FAULT = Fault()
 class Script:
     """What happens to one question. Times are in milliseconds, `tps` is tokens per second.
 
-    `verdicts`, `passages` (how many a search finds) and `grader_faults` are per attempt, `faults` per draft of one attempt; the last of
-    each repeats. A line ends after each `sentence` tokens (0: never). A sentence that holds one of the words of `unsupported` is so.
-    `rewrite`, `parts` and `alone` are what the rewriter says, without the markers of the question, which go with it.
+    `verdicts`, `conflicts`, `passages` (how many a search finds) and `grader_faults` are per attempt, `faults` per draft of one
+    attempt; the last of each repeats. `missing` and `conflicts` may be `none`. A line ends after each `sentence` tokens (0: never). A
+    sentence that holds one of the words of `unsupported` is so. `rewrite`, `parts` and `alone` are what the rewriter says, without the
+    markers of the question, which go with it.
     `relevant` None means: all of a sufficient set, the first of a partial one, none of an insufficient one. `jitter`
     is the sigma of a lognormal factor (median 1) on every delay, drawn from `seed` and the question.
     """
@@ -101,6 +102,7 @@ class Script:
     seed: int = 0
     verdicts: tuple[Verdict, ...] = (Verdict.SUFFICIENT,)
     missing: str | None = None
+    conflicts: tuple[str, ...] = ("none",)
     relevant: tuple[int, ...] | None = None
     passages: tuple[int, ...] = (5,)
     cite: int = 10
@@ -174,8 +176,11 @@ class Script:
         relevant = by_verdict[verdict]
         if self.relevant is not None and verdict is not Verdict.INSUFFICIENT:
             relevant = self.relevant
-        missing = None if verdict is Verdict.SUFFICIENT else f"{self.missing or 'the rest'} (search {attempt})"
-        return Grade(verdict, missing=missing, relevant=relevant, grader=grader)
+        is_told = verdict is not Verdict.SUFFICIENT and self.missing != "none"
+        missing = f"{self.missing or 'the rest'} (search {attempt})" if is_told else None
+        conflict = at(self.conflicts, attempt)
+        conflicts = None if conflict == "none" else conflict
+        return Grade(verdict, missing=missing, relevant=relevant, conflicts=conflicts, grader=grader)
 
     def block(self, token: int) -> int:
         """The number, from 0, of the block that `token` (from 0) belongs to; each block cites one passage, in turn."""
@@ -291,6 +296,7 @@ KEYS: Mapping[str, Setter] = {
     "seed": lambda script, value: replace(script, seed=int(value)),
     "verdict": lambda script, value: replace(script, verdicts=_listed(Verdict)(value)),
     "missing": lambda script, value: replace(script, missing=value),
+    "conflicts": lambda script, value: replace(script, conflicts=_listed(str)(value)),
     "relevant": lambda script, value: replace(script, relevant=_listed(_count)(value) if value else ()),
     "passages": lambda script, value: replace(script, passages=_listed(_count)(value)),
     "cite": lambda script, value: replace(script, cite=_count(value)),
