@@ -23,6 +23,8 @@ from streaming.wire.told import Told
 
 SNIPPET_CHARACTERS = 300  # a glance at a source: about three lines
 
+TOKEN = b'id: %b.%d\nevent: token\ndata: {"text":%b}\n\n'
+
 
 class Native:
     """An answer in the native format (wire.format.Wire): every event has an id, `<answer_id>.<n>`, n from `sent` + 1."""
@@ -31,6 +33,7 @@ class Native:
 
     def __init__(self, answer_id: str, sent: int = 0) -> None:
         self._answer_id = answer_id
+        self._id = answer_id.encode("ascii")
         self._sent = sent
 
     @property
@@ -41,7 +44,10 @@ class Native:
         frames = []
         for event in batch:
             self._sent += 1
-            frames.append(frame(f"{self._answer_id}.{self._sent}", event))
+            if isinstance(event, Token):  # as `frame` would write it, in 1 us instead of 6: every token passes here
+                frames.append(TOKEN % (self._id, self._sent, dumps(event.text)))
+            else:
+                frames.append(frame(f"{self._answer_id}.{self._sent}", event))
         return b"".join(frames)
 
 

@@ -26,7 +26,7 @@ from streaming.events import (
     Verification,
 )
 from streaming.wire.format import dumps
-from streaming.wire.native import SNIPPET_CHARACTERS, frame, named, snippet
+from streaming.wire.native import SNIPPET_CHARACTERS, Native, frame, named, snippet
 
 PASSAGE = Passage("p1", "d1", "Title", "Text.", url="https://x.test/1", score=0.5)
 BARE = Passage("p2", "d1", "Title", "Text.")
@@ -133,6 +133,11 @@ def test_no_text_and_no_number_breaks_a_frame(event: Event) -> None:
     assert lines[:2] == ["id: a.1", f"event: {name}"]
     assert json.loads(lines[2].removeprefix("data: ")) == json.loads(json.dumps(data))
     assert len(lines) == 4
+
+
+@given(ANYTHING)
+def test_token_in_a_stream_is_framed_as_every_event_is(text: str) -> None:
+    assert Native("a").chunk((Token(text), Token(text))) == frame("a.1", Token(text)) + frame("a.2", Token(text))
 
 
 @given(st.text(max_size=1_000))
