@@ -15,14 +15,17 @@ from gateway.gap_routes import ROUTE as GAPS_ROUTE
 from gateway.gap_routes import Gaps
 from gateway.health import Healthz, Readyz
 from gateway.house import House
+from gateway.metrics_route import ROUTE as METRICS_ROUTE
+from gateway.metrics_route import MetricsRoute
 from gateway.models_route import ONE_ROUTE as MODEL_ROUTE
 from gateway.models_route import ROUTE as MODELS_ROUTE
 from gateway.models_route import ModelsRoute
 from gateway.native_form import NativeForm
 from gateway.problems import MethodNotAllowed, RouteNotFound, body_of, status_of
 from gateway.profiles import Profiles
+from gateway.resume import ONE_ROUTE as ANSWER_ROUTE
 from gateway.resume import ROUTE as EVENTS_ROUTE
-from gateway.resume import Events
+from gateway.resume import Events, Stop
 from gateway.ui_chat import UiChat
 from gateway.web import ROUTES as PAGE_ROUTES
 from gateway.web import Page
@@ -40,11 +43,13 @@ def application(house: House) -> Starlette:
             Route(MODELS_ROUTE, models := ModelsRoute(house), methods=["GET"]),
             Route(MODEL_ROUTE, models, methods=["GET"]),
             Route(EVENTS_ROUTE, Events(house), methods=["GET"]),
+            Route(ANSWER_ROUTE, Stop(house), methods=["DELETE"]),
             Route(DOCUMENTS_ROUTE, documents := DocumentsRoute(house), methods=["GET", "POST"]),
             Route(DOCUMENT_ROUTE, documents, methods=["DELETE"]),
             Route(GAPS_ROUTE, Gaps(house), methods=["GET"]),
             Route("/healthz", Healthz(), methods=["GET"]),
             Route("/readyz", Readyz(house), methods=["GET"]),
+            Route(METRICS_ROUTE, MetricsRoute(house), methods=["GET"]),
             *(Route(path, Page(), methods=["GET"]) for path in PAGE_ROUTES),
         ],
         exception_handlers={404: not_found, 405: method_not_allowed, 500: broken},

@@ -9,12 +9,15 @@ from opentelemetry.trace import Tracer
 from gateway import conventions as names
 from gateway.answer_trace import OUTCOMES, AnswerTrace, DraftTrace, Models, VerifyTrace
 from gateway.conventions import Outcome
-from gateway.decisions import Decisions, Folding, NoDecisions
+from gateway.decisions import Decision, Decisions, Folding, NoDecisions
+from gateway.metrics import AnswerMetrics, Metrics
 from gateway.spans import OpenSpan, Quiet, Work
 from retrieval.ports import Query
 from streaming.ask import Ask
 from streaming.events import Path
 from streaming.facts import Fact
+from streaming.gate import text_bytes
+from streaming.ports import Piece
 
 
 class RequestTrace:
@@ -24,9 +27,12 @@ class RequestTrace:
     cancelled; until then the spans are open, after it every further call is ignored.
     """
 
-    def __init__(self, tracer: Tracer, quiet: Quiet, root: OpenSpan) -> None:
+    def __init__(self, tracer: Tracer, quiet: Quiet, root: OpenSpan, metrics: Metrics, route: str = "") -> None:
         self.trace_id = root.trace_id or secrets.token_hex(16)
         self._root = root
+        self._route = route
+        self._metrics = metrics
+        self._counted: AnswerMetrics | None = None
         self._quiet = quiet
         self._idle = OpenSpan(tracer, quiet)
         self._began = time.perf_counter()
@@ -54,16 +60,24 @@ class RequestTrace:
             if self._answer is None and not self._over:
                 models = Models(generator, grader, provider, grader_provider or provider)
                 self._answer = AnswerTrace(self._root.child(names.INVOKE_AGENT), models, ask.answer_id)
-                if decisions is not None:
-                    self._folding, self._decisions = Folding(ask, generator), decisions
+                self._folding, self._decisions = Folding(ask, generator), decisions or NoDecisions()
+                self._counted = self._metrics.answer(self._root.context)
 
     def note(self, fact: Fact) -> None:
         """Folds a fact of the answer into its spans (streaming.ports.Observer)."""
         with self._quiet:
             if self._answer is not None and not self._over:
                 self._answer.fold(fact)
-                if self._folding is not None:
+                if self._folding is not None and self._counted is not None:
                     self._folding.note(fact)
+                    self._counted.note(fact)
+
+    def hold(self, pieces: tuple[Piece, ...]) -> None:
+        """A draft brought `pieces`; until the verdict their text is held. After it this costs two looks."""
+        counted = self._counted
+        if counted is not None and not counted.moments.is_released:
+            with self._quiet:
+                counted.moments.hold(text_bytes(pieces))
 
     def first_answer_byte(self) -> None:
         """The first byte of answer text is handed to the client's connection now; later calls change nothing."""
@@ -75,6 +89,7 @@ class RequestTrace:
         if self._over:
             return
         self._over = True
+        total_s = time.perf_counter() - self._began
         with self._quiet:
             if self._answer is not None:
                 self._answer.end()
@@ -82,8 +97,17 @@ class RequestTrace:
         with self._quiet:
             self._end_root(status_code)
         with self._quiet:
-            if self._folding is not None:
-                self._decisions.add(self._folding.decisions(self._first_byte_s))
+            self._count(self._folded(), status_code, total_s)
+
+    def _folded(self) -> tuple[Decision, ...]:
+        return self._folding.decisions(self._first_byte_s) if self._folding is not None else ()
+
+    def _count(self, decisions: tuple[Decision, ...], status_code: int | None, total_s: float) -> None:
+        if self._counted is None:
+            self._metrics.request(self._root.context, self._route, status_code, total_s)
+            return
+        self._counted.end(decisions, total_s)
+        self._decisions.add(decisions)
 
     def retrieval(self, query: Query) -> Work:
         """The span around one search."""

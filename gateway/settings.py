@@ -19,11 +19,12 @@ from pydantic_settings import (
 
 from gateway.graders import BY_A_SERVICE, ON_THE_MODELS_HERE, GraderName
 from gateway.keeper import GRACE_S, KEEP_S
+from gateway.metric_names import Names
 from gateway.policy_settings import policy_of, policy_rows
 from gateway.profile_settings import ProfileTable, require_different_names
 from gateway.providers.script import Script
 from gateway.source_settings import SourceTable, require_different, with_variables
-from gateway.telemetry import exports_traces
+from gateway.telemetry import exports_metrics, exports_traces
 from gateway.upload import UPLOAD_BYTES
 from grading.correct import Policy
 from grading.routing import Router, adaptive, always
@@ -112,6 +113,8 @@ class Settings(BaseSettings):
     retriever: Literal["postgres", "scripted"] = "postgres"
     script: str = ""
     export_traces: bool = Field(default_factory=lambda: exports_traces(os.environ))
+    export_metrics: bool = Field(default_factory=lambda: exports_metrics(os.environ))
+    metric_names: Names = "new"
 
     @classmethod
     def settings_customise_sources(

@@ -87,6 +87,11 @@ class OpenSpan:
         context = self._span.get_span_context()
         return f"{context.trace_id:032x}" if context.is_valid else None
 
+    @property
+    def context(self) -> Context:
+        """A context that holds this span: for exemplars, and for who is asked to go on with the trace."""
+        return set_span_in_context(self._span, Context())
+
     def set(self, values: dict[str, Value]) -> None:
         """Sets attributes; None is left out, text is made plain."""
         with self._quiet:

@@ -7,15 +7,19 @@ from typing import Self
 
 from anyio import CancelScope, to_thread
 from opentelemetry.context import Context
+from opentelemetry.sdk.metrics.export import MetricReader
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from gateway import conventions as names
+from gateway.metric_names import SPANS_LOST, Names
+from gateway.metrics import Metrics
 from gateway.request_trace import RequestTrace
+from gateway.span_delivery import Delivery, Losses
 from gateway.spans import OpenSpan, Quiet
 
 SERVICE = "optimistic-gateway"  # unless OTEL_SERVICE_NAME says otherwise
@@ -27,16 +31,28 @@ log = logging.getLogger(__name__)
 
 def exports_traces(environ: Mapping[str, str]) -> bool:
     """Whether spans are to be exported: an OTLP endpoint is set, and neither traces nor the SDK are switched off."""
-    endpoint = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
-    exporters = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower()
+    return _exports("TRACES", environ)
+
+
+def exports_metrics(environ: Mapping[str, str]) -> bool:
+    """Whether metrics are to be exported, by the same rules. They are at `/metrics` in any case."""
+    return _exports("METRICS", environ)
+
+
+def _exports(signal: str, environ: Mapping[str, str]) -> bool:
+    endpoint = environ.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT") or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    exporters = environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower()
     disabled = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
-    return bool(endpoint and endpoint.strip()) and exporters != "none" and not disabled
+    return bool(endpoint and endpoint.strip()) and exporters not in ("none", "prometheus") and not disabled
 
 
 class Telemetry:
     """Opens the trace of each request. Several may live in one process: OpenTelemetry's global provider is never set."""
 
-    def __init__(self, provider: TracerProvider, exporter: SpanExporter | None, version: str) -> None:
+    def __init__(
+        self, provider: TracerProvider, exporter: SpanExporter | None, version: str, metrics: Metrics | None = None
+    ) -> None:
+        self.metrics = metrics or Metrics.start()
         self._provider = provider
         self._exporter = exporter
         self._tracer = provider.get_tracer("gateway", version)
@@ -44,23 +60,36 @@ class Telemetry:
         self._closed = False
 
     @classmethod
-    def start(cls, *, service_version: str, export: bool, processors: Sequence[SpanProcessor] = ()) -> Self:
+    def start(
+        cls,
+        *,
+        service_version: str,
+        export: bool,
+        processors: Sequence[SpanProcessor] = (),
+        export_metrics: bool = False,
+        metric_names: Names = "new",
+    ) -> Self:
         """Started in each worker, after any fork, because the exporter owns a thread.
 
         `export`: send spans to where the OTEL_EXPORTER_OTLP_* variables say (read by the SDK itself). `processors` get every
         span besides. With neither, spans are not recorded at all; trace ids are real all the same. A broken setting of the exporter
-        is logged and switches it off; it never keeps the gateway from starting.
+        is logged and switches it off; it never keeps the gateway from starting. `export_metrics` says the same of metrics.
         """
-        batch = _batch() if export else None
+        losses = Losses()
+        batch = _batch(losses) if export else None
+        resource = _resource(service_version)
         everyone = (*processors, batch) if batch is not None else tuple(processors)
         provider = TracerProvider(
             sampler=None if everyone else ALWAYS_OFF,
-            resource=_resource(service_version),
+            resource=resource,
             shutdown_on_exit=False,  # it would wait 30 s for a dead collector at exit; aclose is bounded
         )
         for processor in everyone:
             provider.add_span_processor(processor)
-        return cls(provider, batch.span_exporter if batch is not None else None, service_version)
+        metrics = Metrics.start(resource, _metric_readers() if export_metrics else (), metric_names)
+        if batch is not None:
+            metrics.observe(SPANS_LOST, losses.counted)
+        return cls(provider, batch.span_exporter if batch is not None else None, service_version, metrics)
 
     def request(
         self, headers: Mapping[str, str], method: str, route: str, *, path: str | None = None, scheme: str = "http"
@@ -78,7 +107,7 @@ class Telemetry:
         root.set(
             {names.HTTP_METHOD: known, names.HTTP_ROUTE: route, names.URL_PATH: path or route, names.URL_SCHEME: scheme}
         )
-        return RequestTrace(self._tracer, self._quiet, root)
+        return RequestTrace(self._tracer, self._quiet, root, self.metrics, route)
 
     async def aclose(self) -> None:
         """Sends what is waiting, for at most FLUSH_LIMIT_S seconds, and stops. Never raises; idempotent; shielded from cancellation."""
@@ -97,8 +126,15 @@ class Telemetry:
                     self._exporter.shutdown()  # breaks off its waiting between retries
 
     def _shut_down(self) -> None:
+        metrics = threading.Thread(target=self._shut_down_metrics, name="metrics flush", daemon=True)
+        metrics.start()  # beside the spans: they share the limit
         with self._quiet:
             self._provider.shutdown()
+        metrics.join(FLUSH_LIMIT_S)
+
+    def _shut_down_metrics(self) -> None:
+        with self._quiet:
+            self.metrics.shut_down(FLUSH_LIMIT_S)
 
 
 def _resource(version: str) -> Resource:
@@ -107,12 +143,23 @@ def _resource(version: str) -> Resource:
     return ours.merge(OTELResourceDetector().detect())
 
 
-def _batch() -> BatchSpanProcessor | None:
+def _metric_readers() -> tuple[MetricReader, ...]:
+    try:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+        return (PeriodicExportingMetricReader(OTLPMetricExporter()),)
+    except Exception:
+        log.exception("no metrics are exported: the OTEL_EXPORTER_OTLP_* or OTEL_METRIC_* settings do not work")
+        return ()
+
+
+def _batch(losses: Losses) -> Delivery | None:
     try:
         # Imported here: it brings `requests`, which costs a start without export 0.1 s.
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-        return BatchSpanProcessor(OTLPSpanExporter())
+        return Delivery(OTLPSpanExporter(), losses)
     except Exception:
         log.exception("no spans are exported: the OTEL_EXPORTER_OTLP_* or OTEL_BSP_* settings do not work")
         return None

@@ -170,7 +170,7 @@ class TracedGenerator:
             return await self._inner.draft(prompt)
         seen.span.set({names.REQUEST_MAX_TOKENS: prompt.max_tokens, names.PASSAGES: len(prompt.passages)})
         try:
-            return TracedDraft(await self._inner.draft(prompt), seen)
+            return TracedDraft(await self._inner.draft(prompt), seen, self._trace)
         except Exception as error:
             seen.span.fail(type_of(error))
             raise
@@ -179,9 +179,10 @@ class TracedGenerator:
 class TracedDraft:
     """A Draft read through its span. A plain iterator: an async generator would hold what it wraps after a break."""
 
-    def __init__(self, inner: Draft, seen: DraftTrace) -> None:
+    def __init__(self, inner: Draft, seen: DraftTrace, trace: RequestTrace) -> None:
         self._inner = inner
         self._seen = seen
+        self._trace = trace
         self._batches: AsyncIterator[tuple[Piece, ...]] | None = None
 
     def __aiter__(self) -> AsyncIterator[tuple[Piece, ...]]:
@@ -196,6 +197,7 @@ class TracedDraft:
         except Exception as error:
             self._seen.span.fail(type_of(error))
             raise
+        self._trace.hold(pieces)
         if not self._seen.has_spoken and any(isinstance(piece, Text) for piece in pieces):
             self._seen.first_text()
         if pieces and isinstance(pieces[-1], Stopped):  # where the port promises it

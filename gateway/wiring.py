@@ -16,6 +16,7 @@ from gateway.house import House
 from gateway.keeper import Keeper, Keeping, open_keeper
 from gateway.keys import Keys
 from gateway.library import AnyCollection, KnownCollections
+from gateway.metric_names import POOL
 from gateway.profiles import Profiles
 from gateway.profiles_of import Models, profiles_of
 from gateway.settings import Settings, Speculate
@@ -98,9 +99,16 @@ class Wired:
 async def wired(settings: Settings) -> AsyncIterator[Wired]:
     """Everything, started: database and models side by side. Raises a GatewayFault that says what to do when a part cannot start."""
     async with AsyncExitStack() as stack:
-        telemetry = Telemetry.start(service_version=version("optimistic-gateway"), export=settings.export_traces)
+        telemetry = Telemetry.start(
+            service_version=version("optimistic-gateway"),
+            export=settings.export_traces,
+            export_metrics=settings.export_metrics,
+            metric_names=settings.metric_names,
+        )
         stack.push_async_callback(telemetry.aclose)
         evidence, local = await _evidence(settings, stack)
+        if evidence.library is not None:
+            telemetry.metrics.observe(POOL, evidence.library.pool.usage)
         judges = await _judges(settings, local, evidence.library, stack)
         keeper = await stack.enter_async_context(_keeper(settings, evidence.library))
         house = replace(_house(settings, evidence, judges, telemetry), keeper=keeper)

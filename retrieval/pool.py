@@ -39,6 +39,10 @@ class Pool:
         """Connections lent at this moment."""
         return self._size - self._slots.value
 
+    def usage(self) -> tuple[tuple[int, dict[str, str]], ...]:
+        """How many connections are lent and how many are not, each with its `state`."""
+        return (self.in_use, {"state": "used"}), (self._size - self.in_use, {"state": "idle"})
+
     async def ping(self, limit_s: float = LIMIT_S) -> None:
         """One round trip to the server. Raises RetrievalUnavailable when it takes longer than `limit_s` seconds or fails."""
         await self.run(_ping, limit_s)
