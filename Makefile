@@ -6,7 +6,7 @@ DOCS ?= docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser check format lock clean bench-race bench-leaks bench-docs
+.PHONY: help run test browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -32,6 +32,12 @@ bench-race: $(VENV)/.dev ## The race against its ideal: 3 minutes (BENCH_JSON=fi
 
 bench-leaks: $(VENV)/.dev ## 500 answers, half of them left: what remains of them
 	@$(BIN)/python -m tests.bench.leaks $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
+
+bench-leaving: $(VENV)/.dev ## 1,000 connections that leave, on every route: what remains of them
+	@$(BIN)/python -m tests.bench.leaving $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
+
+bench-resume: $(VENV)/.dev ## 200 answers cut at random bytes and read on, at either of two gateways
+	@$(BIN)/python -m tests.bench.resume $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
 
 bench-docs: $(VENV)/.dev ## 30 questions about this project's own documents, without a key
 	@$(BIN)/python -m tests.bench.own_documents $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
