@@ -58,6 +58,7 @@ class Kept:
     has_failed: bool = False
     is_claimed: bool = False
     shared_to: int = 0
+    stopped: anyio.Event = field(default_factory=anyio.Event)  # nobody wants it any more
 
 
 @dataclass(slots=True)
@@ -101,6 +102,21 @@ class Keeper:
             return (here.recording, held_of(here)) if here.claim.owner == owner else None
         held = None if self.shared is None else await self.shared.find(answer_id, owner)
         return None if held is None or self.shared is None else (SharedSource(self.shared, held), held)
+
+    async def stop(self, answer_id: str, owner: str) -> bool:
+        """Ends an answer that nobody wants any more and keeps nothing of it; whether there was one of that id and owner.
+
+        One that another process gives ends when that process next tells of it, two seconds later at most. Raises RetrievalUnavailable.
+        """
+        kept = self._kept.get(answer_id)
+        if kept is not None and kept.claim.owner == owner:
+            kept.stopped.set()
+            if kept.ended_s is not None:
+                self._forget(kept)
+        held = None if self.shared is None else await self.shared.find(answer_id, owner)
+        if held is not None and self.shared is not None:
+            await self.shared.forget(answer_id)
+        return held is not None or (kept is not None and kept.claim.owner == owner)
 
     def _held_here(self, claim: Claim) -> Kept | None:
         answer_id = self._keys.get((claim.owner, claim.key or ""))
@@ -198,6 +214,7 @@ class Keeper:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._mind, recording, tasks.cancel_scope)
+                tasks.start_soon(end_when_stopped, kept, tasks.cancel_scope)
                 tasks.start_soon(self._share, kept)
                 await run(emit, halt)
                 tasks.cancel_scope.cancel()
@@ -243,7 +260,8 @@ class Keeper:
         try:
             if not kept.is_claimed:
                 await self._claim(shared, kept)
-            await shared.append(kept.claim.answer_id, chunks, expires_s)
+            if not await shared.append(kept.claim.answer_id, chunks, expires_s) and kept.is_claimed:
+                kept.stopped.set()  # somebody stopped it elsewhere
         except Exception as error:
             log.warning("answer %s cannot be resumed elsewhere for now: %s", kept.claim.answer_id, type(error).__name__)
         else:
@@ -288,6 +306,14 @@ class Keeper:
         while True:
             await anyio.sleep(SWEEP_EVERY_S)
             await self.sweep()
+
+
+async def end_when_stopped(kept: Kept, scope: CancelScope) -> None:
+    """Cancels `scope` once `kept` is stopped."""
+    await kept.stopped.wait()
+    log.info("answer %s was stopped", kept.claim.answer_id)
+    kept.recording.lose()
+    scope.cancel()
 
 
 def ended_s(kept: Kept) -> float:

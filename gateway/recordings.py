@@ -50,8 +50,11 @@ class Recordings(Protocol):
         """Makes room for a recording, for `expires_s` at most; None. Where its key is taken nothing is made: who holds the key."""
         ...
 
-    async def append(self, answer_id: str, chunks: Sequence[Chunk], expires_s: float | None) -> None:
-        """Adds chunks, and a sign of life. With `expires_s` the recording is complete, and is kept so long."""
+    async def append(self, answer_id: str, chunks: Sequence[Chunk], expires_s: float | None) -> bool:
+        """Adds chunks, and a sign of life. With `expires_s` the recording is complete, and is kept so long.
+
+        Whether there is such a recording (still).
+        """
         ...
 
     async def find(self, answer_id: str, owner: str) -> Held | None:

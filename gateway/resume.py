@@ -30,6 +30,7 @@ from retrieval.faults import GatewayFault
 log = logging.getLogger(__name__)
 
 ROUTE = "/v1/answers/{id}/events"
+ONE_ROUTE = "/v1/answers/{id}"
 HEADER = "last-event-id"
 _EVENT_ID = re.compile(r"([0-9a-f]{1,64})\.([0-9]{1,9})")
 
@@ -90,6 +91,29 @@ class Events:
         if found is None:
             raise AnswerNotFound("no answer of this id is kept: only resumable ones are, and not for long")
         return rest(Replay(found[0], 0 if place is None else place.n), found[1])
+
+
+class Stop:
+    """`DELETE /v1/answers/{id}`: ends a kept answer that its client will not come back for. The others end with their connection."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange, headers = Exchange(scope, receive, send), Headers(scope=scope)
+        trace = self._house.telemetry.request(headers, method=scope["method"], route=ONE_ROUTE, path=scope["path"])
+        try:
+            self._house.keys.check(headers)
+            owner = owner_of(headers, has_keys=self._house.keys.are_set)
+            keeper = self._house.keeper
+            if keeper is None or not await keeper.stop(scope["path_params"]["id"], owner):
+                raise AnswerNotFound("no answer of this id is kept: only resumable ones are, and not for long")
+            await send_nothing(exchange)
+        except GatewayFault as fault:
+            status = status_of(fault)
+            await send_json(exchange.send, status, body_of(fault), headers_of(fault, status))
+        finally:
+            trace.end(exchange.status)
 
 
 async def asked_again(keeper: Keeper | None, place: Place, owner: str, digest: str, *, is_whole: bool) -> Replay | None:

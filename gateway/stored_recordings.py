@@ -75,7 +75,7 @@ class StoredRecordings:
 
         return await self._pool.run(insert)
 
-    async def append(self, answer_id: str, chunks: Sequence[Chunk], expires_s: float | None) -> None:
+    async def append(self, answer_id: str, chunks: Sequence[Chunk], expires_s: float | None) -> bool:
         rows = [(answer_id, chunk.first, chunk.last, chunk.frames) for chunk in chunks]
         values = {
             "answer_id": answer_id,
@@ -84,13 +84,14 @@ class StoredRecordings:
             "expires_s": expires_s or 0.0,
         }
 
-        async def insert(connection: Connection) -> None:
+        async def insert(connection: Connection) -> bool:
             async with connection.transaction():
                 grown = await connection.execute(_GROW, values)
                 if rows and grown.rowcount:
                     await connection.cursor().executemany(_APPEND, rows)
+                return grown.rowcount > 0
 
-        await self._pool.run(insert)
+        return await self._pool.run(insert)
 
     async def find(self, answer_id: str, owner: str) -> Held | None:
         async def select(connection: Connection) -> Held | None:
