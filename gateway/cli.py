@@ -1,6 +1,5 @@
 """The command line: each command reads the settings, runs one coroutine and turns its end into an exit code."""
 
-import logging
 import secrets
 import sys
 from collections.abc import Awaitable, Callable
@@ -75,11 +74,11 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port to listen on (GATEWAY_PORT; 8080).", min=0, max=65_535)] = None,
 ) -> None:
     """Serve answers over HTTP."""
+    from gateway.request_log import log_to
     from gateway.serve import serve as run
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("gateway").setLevel(logging.INFO)
     settings = settings_or_exit(host=host, port=port)
+    log_to(log_format=settings.log_format)
     run_or_exit(partial(run, settings, docs, Screen()))
 
 

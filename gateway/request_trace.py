@@ -7,6 +7,7 @@ from collections.abc import Callable
 from opentelemetry.trace import Tracer
 
 from gateway import conventions as names
+from gateway import request_log
 from gateway.answer_trace import OUTCOMES, AnswerTrace, DraftTrace, Models, VerifyTrace
 from gateway.conventions import Outcome
 from gateway.decisions import Decision, Decisions, Folding, NoDecisions
@@ -27,10 +28,10 @@ class RequestTrace:
     cancelled; until then the spans are open, after it every further call is ignored.
     """
 
-    def __init__(self, tracer: Tracer, quiet: Quiet, root: OpenSpan, metrics: Metrics, route: str = "") -> None:
+    def __init__(self, tracer: Tracer, quiet: Quiet, root: OpenSpan, metrics: Metrics, method: str, route: str) -> None:
         self.trace_id = root.trace_id or secrets.token_hex(16)
         self._root = root
-        self._route = route
+        self._method, self._route = method, route
         self._metrics = metrics
         self._counted: AnswerMetrics | None = None
         self._quiet = quiet
@@ -103,6 +104,14 @@ class RequestTrace:
         return self._folding.decisions(self._first_byte_s) if self._folding is not None else ()
 
     def _count(self, decisions: tuple[Decision, ...], status_code: int | None, total_s: float) -> None:
+        request_log.tell(
+            trace_id=self.trace_id,
+            method=self._method,
+            route=self._route,
+            status=status_code,
+            total_s=total_s,
+            answer=decisions,
+        )
         if self._counted is None:
             self._metrics.request(self._root.context, self._route, status_code, total_s)
             return

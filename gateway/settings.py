@@ -23,6 +23,7 @@ from gateway.metric_names import Names
 from gateway.policy_settings import policy_of, policy_rows
 from gateway.profile_settings import ProfileTable, require_different_names
 from gateway.providers.script import Script
+from gateway.request_log import LogFormat
 from gateway.source_settings import SourceTable, require_different, with_variables
 from gateway.telemetry import exports_metrics, exports_traces
 from gateway.upload import UPLOAD_BYTES
@@ -115,6 +116,7 @@ class Settings(BaseSettings):
     export_traces: bool = Field(default_factory=lambda: exports_traces(os.environ))
     export_metrics: bool = Field(default_factory=lambda: exports_metrics(os.environ))
     metric_names: Names = "new"
+    log_format: LogFormat = "auto"
 
     @classmethod
     def settings_customise_sources(
@@ -195,15 +197,12 @@ class Settings(BaseSettings):
 
     @property
     def chosen_graders(self) -> tuple[GraderName, ...]:
-        """Who grades, in order: as set; else the reader alone without a key, with one `calibrated` and then the model; with scripts these.
-
-        Without a collection's own labels the calibrated grader ranks sets no better than the reader alone (docs/judging.md).
-        """
+        """Who grades, in order: as set; else `calibrated` without a key, with one `calibrated` and then the model; with scripts these."""
         if self.graders:
             return self.graders
         match self.chosen_provider:
             case "local":
-                return ("cross-encoder",)
+                return ("calibrated",)
             case "anthropic":
                 return ("calibrated", "model")
             case "scripted":

@@ -107,7 +107,7 @@ class Telemetry:
         root.set(
             {names.HTTP_METHOD: known, names.HTTP_ROUTE: route, names.URL_PATH: path or route, names.URL_SCHEME: scheme}
         )
-        return RequestTrace(self._tracer, self._quiet, root, self.metrics, route)
+        return RequestTrace(self._tracer, self._quiet, root, self.metrics, known, route)
 
     async def aclose(self) -> None:
         """Sends what is waiting, for at most FLUSH_LIMIT_S seconds, and stops. Never raises; idempotent; shielded from cancellation."""
