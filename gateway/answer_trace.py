@@ -11,6 +11,7 @@ from gateway import conventions as names
 from gateway.conventions import Outcome
 from gateway.spans import OpenSpan, Value, type_of
 from retrieval.ports import Query
+from streaming.ask import Ask
 from streaming.events import Path
 from streaming.facts import (
     AttemptBegan,
@@ -69,6 +70,7 @@ class DraftTrace:
         self.span.stop(fact.closed_ago_s)
         self.span.set(
             {
+                names.GENERATION_S: max(0.0, time.perf_counter() - self._began - fact.closed_ago_s),
                 names.INPUT_TOKENS: fact.input_tokens,
                 names.OUTPUT_TOKENS: fact.output_tokens,
                 names.USAGE_EXACT: fact.exact,
@@ -188,8 +190,13 @@ class AttemptTrace:
 class AnswerTrace:
     """The span `invoke_agent gateway` and all below it, held open until `end`: facts may come in any order, outcomes come last."""
 
-    def __init__(self, span: OpenSpan, models: Models, answer_id: str) -> None:
+    def __init__(self, span: OpenSpan, models: Models, ask: Ask, *, records_text: bool = False) -> None:
         self.ended: Ended | None = None
+        self.verdict: str | None = None
+        """The last one."""
+        self.correction: str | None = None
+        """How the last attempt searched differently."""
+        self._records_text = records_text
         self._span = span
         self._models = models
         self._attempts: dict[int, AttemptTrace] = {}
@@ -202,9 +209,11 @@ class AnswerTrace:
                 names.AGENT_NAME: "gateway",
                 names.PROVIDER: models.provider,
                 names.REQUEST_MODEL: models.generator,
-                names.ANSWER_ID: answer_id,
+                names.ANSWER_ID: ask.answer_id,
             }
         )
+        if records_text:
+            span.set_words(names.QUESTION_TEXT, ask.question)
 
     @property
     def attempts(self) -> int:
@@ -293,7 +302,12 @@ class AnswerTrace:
 
     def end(self) -> None:
         """Ends whatever is still open, once, leaves first."""
-        ended, input_tokens, output_tokens, discarded = self.ended, 0, 0, 0
+        ended, discarded = self.ended, 0
+        drafts = [draft for attempt in self._attempts.values() for draft in attempt.drafts]
+        closed = [draft.closed for draft in drafts if draft.closed]
+        unclosed = len(drafts) - len(closed)
+        input_tokens = sum(draft.input_tokens for draft in closed)
+        output_tokens = sum(draft.output_tokens for draft in closed)
         whole = OUTCOMES.get(self.path, Outcome.CLIENT_GONE)
         for early in self._early:
             early.end(Outcome.CLIENT_GONE if whole == Outcome.CLIENT_GONE else Outcome.TIMEOUT)
@@ -302,9 +316,6 @@ class AnswerTrace:
         for attempt in self._attempts.values():
             outcome = attempt.outcome or whole
             discarded += attempt.end(outcome, self.fault)
-            for closed in (draft.closed for draft in attempt.drafts if draft.closed):
-                input_tokens += closed.input_tokens
-                output_tokens += closed.output_tokens
         self._span.set(
             {
                 names.PATH: self.path,
@@ -312,7 +323,10 @@ class AnswerTrace:
                 names.ATTEMPTS: self.attempts,
                 names.INPUT_TOKENS: input_tokens,
                 names.OUTPUT_TOKENS: output_tokens,
+                names.RELEASED_TOKENS: output_tokens - discarded,
                 names.DISCARDED_TOKENS: discarded,
+                names.STILL_BILLING: unclosed,
+                names.USAGE_EXACT: all(draft.exact for draft in closed) if closed else None,
             }
         )
         if self.fault is not None:
@@ -334,6 +348,9 @@ class AnswerTrace:
                 names.SIMILARITY: fact.similarity,
             }
         )
+        self.correction = fact.correction
+        if self._records_text:
+            span.set_words(names.QUERY_TEXT, fact.query)
         self._attempts[fact.attempt] = AttemptTrace(span)
 
     def _fold(
@@ -350,6 +367,10 @@ class AnswerTrace:
                 )
             case Judged():
                 attempt.judge(fact)
+                if fact.grade is not None:
+                    self.verdict = fact.grade.verdict.value
+                    if self._records_text:
+                        attempt.span.set_words(names.MISSING_TEXT, fact.grade.missing)
             case DraftStarted(_, number):
                 self._opened = self._begin_draft(attempt, number)
             case Released(_, held_bytes):

@@ -43,6 +43,11 @@ DB_SYSTEM: Final = "db.system.name"
 DB_OPERATION: Final = "db.operation.name"
 DB_COLLECTION: Final = "db.collection.name"
 
+# Words, recorded only where GATEWAY_RECORD_TEXT says so.
+QUESTION_TEXT: Final = "gateway.text.question"
+QUERY_TEXT: Final = "gateway.text.query"
+MISSING_TEXT: Final = "gateway.text.missing"
+
 # Ours, of the whole answer.
 ANSWER_ID: Final = "gateway.answer_id"
 OUTCOME: Final = "gateway.outcome"
@@ -90,6 +95,9 @@ VERIFY_CALLS: Final = "gateway.verify.calls"
 GROUNDED: Final = "gateway.grounded"
 CLAIMS: Final = "gateway.claims"
 UNSUPPORTED: Final = "gateway.claims.unsupported"
+GENERATION_S: Final = "gateway.generation_s"
+RELEASED_TOKENS: Final = "gateway.tokens.released"
+STILL_BILLING: Final = "gateway.drafts.still_billing"
 DRAFT_CLOSE_S: Final = "gateway.draft.close_s"
 DISCARDED_TOKENS: Final = "gateway.draft.discarded_tokens"
 USAGE_EXACT: Final = "gateway.usage.exact"

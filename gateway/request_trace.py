@@ -28,11 +28,22 @@ class RequestTrace:
     cancelled; until then the spans are open, after it every further call is ignored.
     """
 
-    def __init__(self, tracer: Tracer, quiet: Quiet, root: OpenSpan, metrics: Metrics, method: str, route: str) -> None:
+    def __init__(
+        self,
+        tracer: Tracer,
+        quiet: Quiet,
+        root: OpenSpan,
+        metrics: Metrics,
+        method: str,
+        route: str,
+        *,
+        records_text: bool = False,
+    ) -> None:
         self.trace_id = root.trace_id or secrets.token_hex(16)
         self._root = root
         self._method, self._route = method, route
         self._metrics = metrics
+        self._records_text = records_text
         self._counted: AnswerMetrics | None = None
         self._quiet = quiet
         self._idle = OpenSpan(tracer, quiet)
@@ -60,7 +71,9 @@ class RequestTrace:
         with self._quiet:
             if self._answer is None and not self._over:
                 models = Models(generator, grader, provider, grader_provider or provider)
-                self._answer = AnswerTrace(self._root.child(names.INVOKE_AGENT), models, ask.answer_id)
+                self._answer = AnswerTrace(
+                    self._root.child(names.INVOKE_AGENT), models, ask, records_text=self._records_text
+                )
                 self._folding, self._decisions = Folding(ask, generator), decisions or NoDecisions()
                 self._counted = self._metrics.answer(self._root.context)
 
@@ -181,6 +194,8 @@ class RequestTrace:
         span.set(
             {
                 names.PATH: answer.path,
+                names.VERDICT: answer.verdict,
+                names.CORRECTION: answer.correction,
                 names.REASON: answer.ended.reason if answer.ended else None,
                 names.ATTEMPTS: answer.attempts,
                 names.TTFT_DELIVERED_S: self._first_byte_s,

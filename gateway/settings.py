@@ -116,6 +116,7 @@ class Settings(BaseSettings):
     export_traces: bool = Field(default_factory=lambda: exports_traces(os.environ))
     export_metrics: bool = Field(default_factory=lambda: exports_metrics(os.environ))
     metric_names: Names = "new"
+    record_text: bool = False
     log_format: LogFormat = "auto"
 
     @classmethod

@@ -9,10 +9,12 @@ from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
 from gateway import conventions as names
+from gateway.cleaning import clean
 from gateway.conventions import Outcome
 from retrieval.faults import GatewayFault
 
 TEXT_LIMIT = 128  # characters of a name or value; what is longer is not a label of ours
+WORDS_LIMIT = 1_000  # characters of a text that is recorded because a setting says so
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +90,14 @@ class OpenSpan:
         return f"{context.trace_id:032x}" if context.is_valid else None
 
     @property
+    def traceparent(self) -> str | None:
+        """What tells another service to go on with the trace under this span; None where there is no trace."""
+        context = self._span.get_span_context()
+        if not context.is_valid:
+            return None
+        return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
+
+    @property
     def context(self) -> Context:
         """A context that holds this span: for exemplars, and for who is asked to go on with the trace."""
         return set_span_in_context(self._span, Context())
@@ -99,6 +109,12 @@ class OpenSpan:
                 self._span.set_attributes(
                     {k: plain(v) if isinstance(v, str) else v for k, v in values.items() if v is not None}
                 )
+
+    def set_words(self, name: str, text: str | None) -> None:
+        """Sets text of people or documents, cleaned and cut to WORDS_LIMIT. Only for what an explicit setting lets be recorded."""
+        with self._quiet:
+            if text and self._is_open and self._span.is_recording():
+                self._span.set_attribute(name, clean(text)[:WORDS_LIMIT])
 
     def stop(self, ago_s: float = 0.0, *, again: bool = False) -> None:
         """The work is over now, or was `ago_s` seconds ago; the first time counts, with `again` the last."""

@@ -50,9 +50,16 @@ class Telemetry:
     """Opens the trace of each request. Several may live in one process: OpenTelemetry's global provider is never set."""
 
     def __init__(
-        self, provider: TracerProvider, exporter: SpanExporter | None, version: str, metrics: Metrics | None = None
+        self,
+        provider: TracerProvider,
+        exporter: SpanExporter | None,
+        version: str,
+        metrics: Metrics,
+        *,
+        records_text: bool = False,
     ) -> None:
-        self.metrics = metrics or Metrics.start()
+        self.metrics = metrics
+        self._records_text = records_text
         self._provider = provider
         self._exporter = exporter
         self._tracer = provider.get_tracer("gateway", version)
@@ -68,12 +75,14 @@ class Telemetry:
         processors: Sequence[SpanProcessor] = (),
         export_metrics: bool = False,
         metric_names: Names = "new",
+        records_text: bool = False,
     ) -> Self:
         """Started in each worker, after any fork, because the exporter owns a thread.
 
         `export`: send spans to where the OTEL_EXPORTER_OTLP_* variables say (read by the SDK itself). `processors` get every
         span besides. With neither, spans are not recorded at all; trace ids are real all the same. A broken setting of the exporter
         is logged and switches it off; it never keeps the gateway from starting. `export_metrics` says the same of metrics.
+        `records_text`: questions, queries and what a set lacks go onto spans, cleaned and cut.
         """
         losses = Losses()
         batch = _batch(losses) if export else None
@@ -89,7 +98,8 @@ class Telemetry:
         metrics = Metrics.start(resource, _metric_readers() if export_metrics else (), metric_names)
         if batch is not None:
             metrics.observe(SPANS_LOST, losses.counted)
-        return cls(provider, batch.span_exporter if batch is not None else None, service_version, metrics)
+        exporter = batch.span_exporter if batch is not None else None
+        return cls(provider, exporter, service_version, metrics, records_text=records_text)
 
     def request(
         self, headers: Mapping[str, str], method: str, route: str, *, path: str | None = None, scheme: str = "http"
@@ -107,7 +117,9 @@ class Telemetry:
         root.set(
             {names.HTTP_METHOD: known, names.HTTP_ROUTE: route, names.URL_PATH: path or route, names.URL_SCHEME: scheme}
         )
-        return RequestTrace(self._tracer, self._quiet, root, self.metrics, known, route)
+        return RequestTrace(
+            self._tracer, self._quiet, root, self.metrics, known, route, records_text=self._records_text
+        )
 
     async def aclose(self) -> None:
         """Sends what is waiting, for at most FLUSH_LIMIT_S seconds, and stops. Never raises; idempotent; shielded from cancellation."""

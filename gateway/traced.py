@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from gateway import conventions as names
 from gateway.answer_trace import DraftTrace
+from gateway.outgoing import under
 from gateway.request_trace import RequestTrace
 from gateway.spans import Value, Work, type_of
 from grading.cascade import Cascade
@@ -57,7 +58,8 @@ class TracedRetriever:
         with self._trace.retrieval(query) as span:
             running = SEARCH.set(lambda: self._trace.statement(span))
             try:
-                found = await self._inner.retrieve(query)
+                with under(span.traceparent):
+                    found = await self._inner.retrieve(query)
             finally:
                 SEARCH.reset(running)
             span.set(scores_of(found))
@@ -95,7 +97,8 @@ class TracedGrader:
 
     async def grade(self, question: str, passages: tuple[Passage, ...]) -> Grade:
         with self._trace.grading(len(passages), self._rung) as span:
-            grade = await self._inner.grade(question, passages)
+            with under(span.traceparent):
+                grade = await self._inner.grade(question, passages)
             span.set(
                 {
                     names.VERDICT: grade.verdict.value,
@@ -129,7 +132,8 @@ class TracedRewriter:
 
     async def _seen(self, kind: str, call: Awaitable[Said]) -> Said:
         with self._trace.rewriting(kind) as span:
-            said = await call
+            with under(span.traceparent):
+                said = await call
             span.set({names.REWRITE_USED: bool(said)})
             return said
 
@@ -146,7 +150,8 @@ class TracedVerifier:
         return self._inner.name
 
     async def supported(self, question: str, claims: tuple[Claim, ...]) -> tuple[bool, ...]:
-        with self._trace.verifying(self._inner.name):
+        verify = self._trace.verifying(self._inner.name)
+        with verify, under(verify.span.traceparent):
             return await self._inner.supported(question, claims)
 
 
@@ -170,7 +175,8 @@ class TracedGenerator:
             return await self._inner.draft(prompt)
         seen.span.set({names.REQUEST_MAX_TOKENS: prompt.max_tokens, names.PASSAGES: len(prompt.passages)})
         try:
-            return TracedDraft(await self._inner.draft(prompt), seen, self._trace)
+            with under(seen.span.traceparent):
+                return TracedDraft(await self._inner.draft(prompt), seen, self._trace)
         except Exception as error:
             seen.span.fail(type_of(error))
             raise

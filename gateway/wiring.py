@@ -104,6 +104,7 @@ async def wired(settings: Settings) -> AsyncIterator[Wired]:
             export=settings.export_traces,
             export_metrics=settings.export_metrics,
             metric_names=settings.metric_names,
+            records_text=settings.record_text,
         )
         stack.push_async_callback(telemetry.aclose)
         evidence, local = await _evidence(settings, stack)

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import httpx2
 
+from gateway import outgoing
 from retrieval.faults import EmbeddingFailed
 from retrieval.ports import Vector
 
@@ -68,7 +69,7 @@ class HttpEmbedder:
     async def _asked(self, texts: list[str]) -> list[Vector]:
         body = {"model": self.model, "input": texts, "encoding_format": "float"}
         try:
-            response = await self._client.post(self._url, json=body)
+            response = await self._client.post(self._url, json=body, headers=outgoing.headers())
         except httpx2.TimeoutException as error:
             raise EmbeddingFailed(f"the embeddings server did not answer within {self._timeout_s:g} s") from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:

@@ -20,6 +20,7 @@ from anthropic import (
     Timeout,
 )
 
+from gateway import outgoing
 from gateway.providers.claude.faults import fault_of_status, unavailable
 from streaming.faults import AnswerIncomplete, GeneratorFault
 
@@ -64,7 +65,9 @@ class _Client(AsyncAnthropic):
 
     @property
     def user_agent(self) -> str:
-        return super().user_agent.replace(type(self).__name__, AsyncAnthropic.__name__)  # the service is told which SDK asks
+        return super().user_agent.replace(
+            type(self).__name__, AsyncAnthropic.__name__
+        )  # the service is told which SDK asks
 
     def _build_request(self, options: "FinalRequestOptions", *, retries_taken: int = 0) -> httpx2.Request:
         if retries_taken or not isinstance(options.content, bytes):
@@ -76,10 +79,11 @@ class _Client(AsyncAnthropic):
 
 
 def with_content(like: httpx2.Request, content: bytes) -> httpx2.Request:
-    """A request like another one, with other content."""
+    """A request like another one, with other content, in the trace of whoever asks."""
     length = b"content-length"
     headers = [(name, value) for name, value in like.headers.raw if name.lower() != length]
     headers.append((length, b"%d" % len(content)))
+    headers.extend((name.encode(), value.encode()) for name, value in outgoing.headers().items())
     request = httpx2.Request(
         like.method, like.url, headers=headers, stream=httpx2.ByteStream(content), extensions=like.extensions
     )

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import httpx2
 
+from gateway import outgoing
 from gateway.providers.search.plain import plain, same_page, web_address
 from gateway.providers.search.service import Nonsense, Request, Result, Service
 from retrieval.cleaning import storable
@@ -62,7 +63,7 @@ class HttpRetriever:
             request.url,
             params=dict(request.parameters) if is_get else None,
             json=None if is_get else dict(request.parameters),
-            headers=dict(request.headers),
+            headers={**request.headers, **outgoing.headers()},
             follow_redirects=False,  # a redirected request would carry the key elsewhere
         ) as response:
             return response.status_code, await self._body(response)
