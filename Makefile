@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: help run test browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 run: $(VENV)/.run ## Ingest DOCS (default ./docs) and serve on http://127.0.0.1:8080
 	@$(BIN)/gateway serve --docs "$(DOCS)"

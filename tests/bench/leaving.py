@@ -30,6 +30,7 @@ from tests.support.raw_client import reset_on_close
 
 CONNECTIONS, AT_ONCE, WARM_UP = 1_000, 24, 60
 LONGEST_S = 0.4  # of an answer; a client leaves at a moment within it
+SHORTEST_BYTES = 100  # less than any response, its head included
 GRACE_S = 0.3
 GONE_LIMIT_S = 20.0
 REACH_GONE_MS = 2_000.0  # after the last of them, the grace of kept answers and what a database takes included
@@ -53,6 +54,8 @@ async def visit(port: int, request: bytes, chance: random.Random) -> str:
             await anyio.sleep(chance.uniform(0.0, 0.05))
             return "in the middle of its request"
         await stream.send(request)
+        if chance.random() < 0.4:
+            return await read(stream, chance.randint(1, SHORTEST_BYTES))
         with anyio.move_on_after(chance.uniform(0.0, LONGEST_S)):
             return await read(stream, chance.randint(1, 3_000))
         return "after a while"
