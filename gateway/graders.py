@@ -68,5 +68,13 @@ def _rung(name: GraderName, available: Available, limit_s: float, collection: st
         return Rung(available.local.grader, local_limit_s, *READER_BAND)
     calibration = available.calibration("calibrated", collection)
     return Rung(
-        CalibratedGrader(available.local.measure, calibration), local_limit_s, calibration.low, calibration.high
+        CalibratedGrader(available.local.measure_for(_weighed(calibration)), calibration),
+        local_limit_s,
+        calibration.low,
+        calibration.high,
     )
+
+
+def _weighed(calibration: Calibration) -> tuple[str, ...]:
+    """The signals that change a verdict; what has no weight need not be measured."""
+    return tuple(name for name, weight in zip(calibration.names, calibration.weights, strict=True) if weight)

@@ -113,6 +113,16 @@ class Calibration:
         """The same model with another threshold, and its band widened to hold it."""
         return replace(self, threshold=threshold, low=min(self.low, threshold), high=max(self.high, threshold))
 
+    def where_sufficient(self, share: float, fitted: float) -> "Calibration":
+        """The same model for a service in which `share` of the sets are sufficient, not `fitted` as in the cases of the fit.
+
+        Every probability moves by the ratio of the odds; the threshold stays. Method: Saerens, Latinne and Decaestecker 2002.
+        """
+        moved = logit(share) - logit(fitted)
+        low, high = (each if each in (0.0, 1.0) else sigmoid(logit(each) + moved) for each in (self.low, self.high))
+        shifted = replace(self, constant=self.constant + moved, low=low, high=high)
+        return shifted.at_threshold(self.threshold)
+
     def was_fitted_on(self, ids: Iterable[str]) -> bool:
         """Whether any of these cases is known to be one that this model was fitted on; of a set of many at least one is."""
         known = frozenset(self.fitted_on)

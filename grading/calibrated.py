@@ -52,17 +52,24 @@ def judged(
 ) -> Grade:
     """The grade by what was measured: sufficient from the calibration's threshold on, else the reader's choice of the two others.
 
+    A set supports what one of its passages supports: where one alone says more than the whole, it speaks for the set.
+
     Takes 4 ms for 900 words, too long for the event loop.
     A sufficient or partial set has at least one relevant passage; a sufficient one misses nothing, any other says what it misses.
     """
     pieces = [piece(each.title, each.text) for each in passages]
     estimate = calibration.estimate(signals(question, pieces, measured).values(calibration.names))
+    best = measured.best_alone
+    said = measured.whole if best is None else best[1]
     verdict = Verdict.INSUFFICIENT
     if estimate.p >= calibration.threshold:
         verdict = Verdict.SUFFICIENT
-    elif measured.whole.partial > measured.whole.insufficient:
+    elif said.partial > said.insufficient:
         verdict = Verdict.PARTIAL
     logits = [LOWEST_LOGIT if each is None else each for each in measured.logits]
-    relevant = relevant_numbers(logits, at_least_one=verdict is not Verdict.INSUFFICIENT)
+    matters = verdict is not Verdict.INSUFFICIENT
+    relevant = relevant_numbers(logits, at_least_one=matters and best is None)
+    if best is not None and matters:
+        relevant = tuple(sorted({*relevant, best[0]}))
     missing = None if verdict is Verdict.SUFFICIENT else lacking(question, [pieces[n - 1].full for n in relevant])
     return Grade(verdict, missing, relevant, grader=grader, p_sufficient=estimate.p, p_error=estimate.error)

@@ -48,7 +48,8 @@ class Measured:
 
     `whole` is the reader on the packed set; `logits` the cross-encoder's for each passage (None: not read), `clause_logits` for each clause
     of a question of several against the whole set; `similar` the late-interaction model's best match of each token of the question
-    (token, cosine), empty when it was not asked; `cosines` retrieval's own, empty when it gave none.
+    (token, cosine), empty when it was not asked; `cosines` retrieval's own, empty when it gave none. `alone` is the reader on single
+    passages, by their numbers from 1: on the likeliest of a set that did not convince it as a whole.
     """
 
     whole: Margins
@@ -56,17 +57,25 @@ class Measured:
     clause_logits: Sequence[float] = ()
     similar: Sequence[tuple[str, float]] = ()
     cosines: Sequence[float] = ()
+    alone: Sequence[tuple[int, Margins]] = ()
+
+    @property
+    def best_alone(self) -> tuple[int, Margins] | None:
+        """The passage that says most by itself, where it says more than the whole set."""
+        best = max(self.alone, key=lambda each: each[1].lead, default=None)
+        return best if best is not None and best[1].lead > self.whole.lead else None
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """Shares are 0..1, logits as they are; of words and lengths the logarithm.
+    """Shares are 0..1, logits as they are; of words and lengths the logarithm. `best_lead` is the lead of the set or of one passage.
 
     `low_logit` and `high_logit` are the best logit below and above 0: how far off the subject a set is says something, how much on
     it says nearly nothing about a look-alike.
     """
 
     lead: float
+    best_lead: float
     span: float
     relevance: float
     best_logit: float
@@ -108,22 +117,24 @@ USUAL = {"passage_length": 4.8, "question_words": 2.4, "late_mean": 0.78}
 """About the median over the labelled sets: a product of two signals is then little correlated with either."""
 
 # What the reader, the cross-encoder, the late-interaction model and the words say: each may only speak for a set. Of the reader only its
-# lead over the whole set: it has learnt on a part of the labelled cases, and its other logits, which fit that part too, would be given
-# weights that new questions do not bear out. The signals that are not here raised no figure out of fold, or lowered one.
-EVIDENCE_SIGNALS = ("lead", "low_logit", "late_mean", "weakest_clause", "sentence_cover", "title_match")
+# lead (over the whole set, or one passage of it): it has learnt on a part of the labelled cases, and its other logits, which fit that
+# part too, would be given weights that new questions do not bear out. The signals that are not here raised no figure out of fold.
+EVIDENCE_SIGNALS = ("best_lead", "low_logit", "late_mean", "weakest_clause", "sentence_cover", "title_match")
 # What kind of set and question it is, and how far that changes what the reader's lead means: without them a model over several
 # collections is off by .10 on each on average, with them by .06 (expected calibration error, out of fold).
 KIND_SIGNALS = ("alone", "passage_length", "question_words", "named")
-ALL_SIGNALS = (*EVIDENCE_SIGNALS, *KIND_SIGNALS, *(f"{kind}*lead" for kind in KIND_SIGNALS))
+ALL_SIGNALS = (*EVIDENCE_SIGNALS, *KIND_SIGNALS, *(f"{kind}*best_lead" for kind in KIND_SIGNALS))
 
 
 def signals(question: str, pieces: Sequence[Piece], measured: Measured) -> Signals:
     """The signals of a set that is not empty."""
     logits = sorted((LOWEST_LOGIT if each is None else each for each in measured.logits), reverse=True)
     said = Said(question, pieces)
+    best = measured.best_alone
     late = _late(measured.similar)
     return Signals(
         lead=measured.whole.lead,
+        best_lead=measured.whole.lead if best is None else best[1].lead,
         span=measured.whole.span,
         relevance=measured.whole.relevance,
         best_logit=logits[0],

@@ -16,7 +16,7 @@ from grading.calibrated import Measure
 from grading.signals import Margins, Measured
 
 SIDE_BY_SIDE = 3  # cases; keeps every core busy while one of them packs its passages
-MEASURES_VERSION = "1"  # of what is measured: a memory of another version is of no use
+MEASURES_VERSION = "2"  # of what is measured: a memory of another version is of no use
 
 Progress = Callable[[int, int], None]
 """(measured, all) after each case."""
@@ -129,4 +129,5 @@ def _measured(value: dict[str, Any]) -> Measured:
         clause_logits=tuple(value["clause_logits"]),
         similar=tuple((str(piece), float(cosine)) for piece, cosine in value["similar"]),
         cosines=tuple(value["cosines"]),
+        alone=tuple((int(number), Margins(**margins)) for number, margins in value["alone"]),
     )

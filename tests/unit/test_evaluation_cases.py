@@ -107,7 +107,7 @@ async def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
 
     async def measure(question: str, passages: tuple[Passage, ...]) -> Measured:
         asked.append(passages[0].id)
-        return Measured(MARGINS, (1.0, None), (0.5,), (("deep", 0.9),), (0.3,))
+        return Measured(MARGINS, (1.0, None), (0.5,), (("deep", 0.9),), (0.3,), ((2, MARGINS),))
 
     steps: list[tuple[int, int]] = []
     memory = tmp_path / "memory.jsonl"

@@ -160,7 +160,7 @@ def test_every_setting_is_documented() -> None:
 
 
 def test_who_grades_follows_from_the_provider(environ: Environ) -> None:
-    assert read_settings().chosen_graders == ("cross-encoder",)
+    assert read_settings().chosen_graders == ("calibrated",)
     assert read_settings(provider="scripted").chosen_graders == ("model",)
     environ(ANTHROPIC_API_KEY=SECRET)
     assert read_settings().chosen_graders == ("calibrated", "model")

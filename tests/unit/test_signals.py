@@ -123,6 +123,22 @@ async def test_below_the_threshold_the_reader_says_which_of_the_others() -> None
     assert (verdict, relevant) == (Verdict.PARTIAL, (1,))
 
 
+def test_a_passage_that_says_more_than_the_set_speaks_for_it() -> None:
+    found = Measured(NO, (2.0, 1.0), alone=((1, HALF), (2, YES)))
+    assert found.best_alone == (2, YES)
+    assert of("q", ("", "a"), ("", "b"), measured=found).best_lead == YES.lead
+    quiet = Measured(YES, (2.0, 1.0), alone=((1, HALF), (2, NO)))
+    assert quiet.best_alone is None
+    assert of("q", ("", "a"), ("", "b"), measured=quiet).best_lead == YES.lead == quiet.whole.lead
+
+
+async def test_the_passage_that_convinces_alone_is_relevant_whatever_the_cross_encoder_says() -> None:
+    verdict, relevant, missing = await graded(Measured(NO, (-9.0, -9.5), alone=((1, NO), (2, YES))))
+    assert (verdict, relevant, missing) == (Verdict.SUFFICIENT, (2,), "")
+    verdict, relevant, _ = await graded(Measured(NO, (-9.0, -9.5), alone=((1, NO), (2, HALF))))
+    assert (verdict, relevant) == (Verdict.PARTIAL, (2,))
+
+
 async def test_no_passages_are_insufficient_without_a_look() -> None:
     async def measure(question: str, passages: tuple[Passage, ...]) -> Measured:
         raise AssertionError("nothing to measure")

@@ -11,8 +11,9 @@ from gateway.providers.local.faults import told
 from gateway.providers.local.judgement import JUNK_COST, Reading, judged
 from gateway.providers.local.network import Network
 from gateway.providers.local.pairs import PairScorer
+from gateway.providers.local.readable import readable
 from gateway.providers.local.slots import Slots, Urgency
-from grading.evidence import Piece, pack, piece
+from grading.evidence import Piece, pack
 from grading.faults import GraderUnavailable
 from grading.grade import Grade, Verdict
 from grading.words import first_words
@@ -46,7 +47,7 @@ class ReaderGrader:
         """
         if not passages:
             return Grade(Verdict.INSUFFICIENT, "everything: no passage was found", grader=self.name, p_sufficient=0.0)
-        pieces = [piece(each.title, each.text) for each in passages]
+        pieces = [readable(each) for each in passages]
         texts = [each.full for each in pieces]
         try:
             reading, logits = await self._measured(question, pieces, texts)

@@ -2,50 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import astuple
 
 import anyio
 from anyio import to_thread
 
-from gateway.providers.local.grader import BUDGET_TOKENS, ReaderGrader
+from gateway.providers.local.grader import BUDGET_TOKENS, READ_ALONE, ReaderGrader
 from gateway.providers.local.judgement import Reading
 from gateway.providers.local.late import LateInteraction
 from gateway.providers.local.pairs import PairScorer
+from gateway.providers.local.readable import readable
 from gateway.providers.local.slots import Urgency
-from grading.evidence import Piece, pack, piece
+from grading.evidence import Piece, pack
 from grading.signals import Margins, Measured, clauses
 from retrieval.passage import Passage
 
 CLAUSE_TOKENS = 150
+CONVINCES = 2.0  # the reader's lead from which no passage is read alone: what it would add changes no verdict
 
 
 class LocalMeasure:
-    """grading.calibrated.Measure over the reader, the cross-encoder and the late-interaction model."""
+    """grading.calibrated.Measure over the reader, the cross-encoder and the late-interaction model.
+
+    Only what the signals called `wanted` are made of is measured (None: everything).
+    """
 
     def __init__(
-        self, reader: ReaderGrader, pairs: PairScorer, late: LateInteraction, urgency: Urgency = Urgency.VERDICT
+        self,
+        reader: ReaderGrader,
+        pairs: PairScorer,
+        late: LateInteraction,
+        urgency: Urgency = Urgency.VERDICT,
+        *,
+        wanted: Collection[str] | None = None,
     ) -> None:
         self._reader, self._pairs, self._late, self._urgency = reader, pairs, late, urgency
+        self._wants_late = wanted is None or any(name.startswith("late_") for name in wanted)
+        self._wants_clauses = wanted is None or "weakest_clause" in wanted
 
     async def __call__(self, question: str, passages: tuple[Passage, ...]) -> Measured:
-        """All of it, for a set that is not empty. Raises what the networks raise."""
-        pieces = [piece(each.title, each.text) for each in passages]
-        parts = clauses(question)
+        """What is wanted, for a set that is not empty. Raises what the networks raise."""
+        pieces = [readable(each) for each in passages]
+        parts = clauses(question) if self._wants_clauses else ()
         packed, *parts_packed = await to_thread.run_sync(_packings, question, parts, pieces)
         work = _Work()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(work.read, self._reader, question, packed, self._urgency)
-            tasks.start_soon(work.compare, self._late, question, packed, self._urgency)
+            if self._wants_late:
+                tasks.start_soon(work.compare, self._late, question, packed, self._urgency)
             for part, text in zip(parts, parts_packed, strict=True):
                 tasks.start_soon(work.score, self._pairs, part, text, self._urgency)
             logits = await self._pairs.scores(question, [each.full for each in pieces], self._urgency)
+        whole = _margins(work.readings[packed])
         return Measured(
-            whole=_margins(work.readings[packed]),
+            whole=whole,
             logits=tuple(logits),
             clause_logits=tuple(work.clauses[part] for part in parts),
             similar=work.similar,
             cosines=tuple(each.scores["cosine"] for each in passages if "cosine" in each.scores),
+            alone=() if whole.lead >= CONVINCES else await self._alone(question, pieces, logits),
         )
+
+    async def _alone(
+        self, question: str, pieces: list[Piece], logits: Sequence[float]
+    ) -> tuple[tuple[int, Margins], ...]:
+        """The reader on the likeliest passages, one by one; of a set of one passage that is known already."""
+        if len(pieces) < 2:
+            return ()
+        likeliest = sorted(range(len(pieces)), key=lambda place: -logits[place])[:READ_ALONE]
+        texts = await to_thread.run_sync(
+            lambda: [pack(question, [pieces[place]], BUDGET_TOKENS) for place in likeliest]
+        )
+        work = _Work()
+        async with anyio.create_task_group() as tasks:
+            for text in dict.fromkeys(texts):
+                tasks.start_soon(work.read, self._reader, question, text, self._urgency)
+        found = zip(likeliest, texts, strict=True)
+        return tuple((place + 1, _margins(work.readings[text])) for place, text in found)
 
 
 class _Work:

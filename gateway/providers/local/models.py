@@ -1,5 +1,6 @@
 """The local models, put together."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,7 +39,11 @@ class LocalModels:
     @property
     def measure(self) -> LocalMeasure:
         """What all judges together say of a set."""
-        return LocalMeasure(self.grader, self.pairs, self.late)
+        return self.measure_for(None)
+
+    def measure_for(self, signals: Collection[str] | None) -> LocalMeasure:
+        """As much of it as the signals of these names are made of."""
+        return LocalMeasure(self.grader, self.pairs, self.late, wanted=signals)
 
     @property
     def support(self) -> SupportMeasure:

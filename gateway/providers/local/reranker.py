@@ -2,8 +2,8 @@
 
 from gateway.providers.local.faults import told
 from gateway.providers.local.pairs import PairScorer
+from gateway.providers.local.readable import readable
 from gateway.providers.local.slots import Urgency
-from grading.evidence import piece
 from retrieval.faults import RetrievalUnavailable
 from retrieval.passage import Passage
 
@@ -29,4 +29,4 @@ class CrossEncoder:
 
 def full_text(passage: Passage) -> str:
     """What the local judges read of a passage: `title: text`."""
-    return piece(passage.title, passage.text).full
+    return readable(passage).full
