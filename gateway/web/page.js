@@ -31,9 +31,7 @@ let chat = newChat();
 let views = [];
 let current = null; // {turn, view, abort}: the answer that is coming
 let saved = 0;
-
-useKeyDialog(askForKey);
-start();
+let isLeaving = false; // the browser breaks connections as it leaves; the answer is taken up by the next visit
 
 function start() {
   $("#new").addEventListener("click", () => (openChat(newChat()), closeMenu()));
@@ -49,7 +47,8 @@ function start() {
   $("#examples").addEventListener("click", (event) => event.target.closest("button") && askNow(event.target.closest("button").textContent));
   addEventListener("keydown", onKey);
   addEventListener("scroll", showDown, { passive: true });
-  addEventListener("pagehide", save);
+  addEventListener("pagehide", () => ((isLeaving = true), save()));
+  addEventListener("pageshow", (event) => event.persisted && location.reload()); // its connections are gone
   addEventListener("hashchange", () => location.hash.slice(1) !== chat.id && openFromAddress());
   addEventListener("storage", (event) => event.key === "gateway.chats" && (past.reload(), drawHistory()));
   openFromAddress();
@@ -126,6 +125,7 @@ async function run(turn, view, start) {
     await start({ on, onCut, onBack, signal: abort.signal });
     turn.isCut = false;
   } catch (error) {
+    if (isLeaving) return;
     if (isOpen(turn)) endWith(turn, error, abort.signal.aborted);
   }
   if (current === mine) {
@@ -329,3 +329,6 @@ function store(name, value) {
     // kept for this visit only
   }
 }
+
+useKeyDialog(askForKey);
+start();

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from types import TracebackType
+from typing import Self
 
 import anyio
 from anyio import abc
@@ -27,7 +28,7 @@ class TcpProxy:
         """Client connections that are open now."""
         return len(self._open)
 
-    async def __aenter__(self) -> "TcpProxy":
+    async def __aenter__(self) -> Self:
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
         self.port = listener.extra(abc.SocketAttribute.local_port)
         await self._tasks.__aenter__()
