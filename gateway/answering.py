@@ -81,7 +81,7 @@ class Answering:
 
     async def _run(self, emit: Emit) -> Path:
         house, options = self.house, self.request.options
-        parts = house.parts_for(options, self.ask.collection)
+        parts = house.parts_for(options, self.ask.collection, self.ask.tenant)
         self.trace.begin_answer(
             self.ask,
             generator=parts.generator.name,

@@ -12,13 +12,13 @@ from gateway.keys import Keys
 from gateway.open_answers import OpenAnswers
 from gateway.profiles import Profiles
 from gateway.request import Options
+from gateway.speculation import Speculation
 from gateway.sse import SseSettings
 from gateway.telemetry import Telemetry
 from gateway.upload import UPLOAD_BYTES
 from grading.ports import Grader
 from streaming.answer import Parts
 from streaming.budget import Limits, Verify
-from streaming.speculate import Always, Never
 
 
 class Collections(Protocol):
@@ -49,19 +49,21 @@ class House:
     upload_bytes: int = UPLOAD_BYTES
     keeper: Keeper | None = None
     decisions: Decisions = field(default_factory=NoDecisions)
+    speculation: Speculation = field(default_factory=lambda: Speculation("always"))
 
-    def parts_for(self, options: Options, collection: str = "default") -> Parts:
+    def parts_for(self, options: Options, collection: str = "default", tenant: str = "default") -> Parts:
         """The collaborators as one request wants them, with the grader of its collection."""
         parts = replace(self.parts, grader=options.grader or self.graders.get(collection, self.parts.grader))
         if options.generator is not None:
             parts = replace(parts, generator=options.generator, cache=None)  # what is kept there another model wrote
-        match options.speculate:
-            case "always":
-                return replace(parts, speculator=Always())
-            case "never":
-                return replace(parts, speculator=Never())
-            case None:
-                return parts
+        speculator = self.speculation.speculator(
+            options.speculate,
+            grader=parts.grader.name,
+            generator=parts.generator.name,
+            collection=collection,
+            tenant=tenant,
+        )
+        return replace(parts, speculator=speculator)
 
     def limits_for(self, options: Options) -> Limits:
         """The budget as one request wants it: its own number of retries (at most two), never more time than the server allows."""

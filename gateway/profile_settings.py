@@ -17,7 +17,7 @@ class ProfileTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
     name: Name
     collection: Annotated[str, Field(min_length=1, max_length=100)] = "default"
-    speculate: Literal["never", "always"] | None = None
+    speculate: Literal["never", "always", "adaptive"] | None = None
     verify: Literal["off", "annotate", "gate"] | None = None
     max_retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] | None = None
     deadline_s: Annotated[float, Field(gt=0, le=300)] | None = None

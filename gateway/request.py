@@ -39,7 +39,7 @@ class TurnBody(BaseModel):
 
 class OptionsBody(BaseModel):
     model_config = STRICT
-    speculate: Literal["never", "always"] | None = None
+    speculate: Literal["never", "always", "adaptive"] | None = None
     max_retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] | None = None
     verify: Literal["off", "annotate", "gate"] | None = None
     deadline_s: Annotated[float, Field(ge=DEADLINE_LEAST_S, le=DEADLINE_LIMIT_S)] | None = None
@@ -62,7 +62,7 @@ class AnswerBody(BaseModel):
 class Options:
     """What one request, or the profile that it names, may choose; None keeps the server's setting."""
 
-    speculate: Literal["never", "always"] | None = None
+    speculate: Literal["never", "always", "adaptive"] | None = None
     max_retries: int | None = None
     deadline_s: float | None = None
     verify: Literal["off", "annotate", "gate"] | None = None

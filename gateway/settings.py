@@ -25,6 +25,7 @@ from gateway.profile_settings import ProfileTable, require_different_names
 from gateway.providers.script import Script
 from gateway.request_log import LogFormat
 from gateway.source_settings import SourceTable, require_different, with_variables
+from gateway.speculation import Speculate, Terms
 from gateway.telemetry import exports_metrics, exports_traces
 from gateway.upload import UPLOAD_BYTES
 from grading.correct import Policy
@@ -32,15 +33,19 @@ from grading.routing import Router, adaptive, always
 from retrieval.ports import SearchMode
 from streaming.budget import MAX_RETRIES, Conflicts, Limits, Verify
 from streaming.room import HOLD_LIMIT_BYTES
+from streaming.speculate import Worth
 
 PREFIX = "GATEWAY_"
 CONFIG_VARIABLE = "GATEWAY_CONFIG"
 CONFIG_DEFAULT = Path("gateway.toml")
 DRAFTS_IN_ALL = 4  # three attempts at most, one of them drafted twice
+HOSTED_INPUT_PRICE, HOSTED_OUTPUT_PRICE = (
+    3.0,
+    15.0,
+)  # per million tokens of the default generator, in the currency of `second_worth`
 HOLD_LEAST_BYTES = 32_768  # the longest sentence that a verifier is asked about, twice, and the longest token
 
 Provider = Literal["anthropic", "local", "scripted"]
-Speculate = Literal["never", "always"]
 Cache = Literal["off", "verified"]
 FirstSearch = Literal["adaptive", "dense", "lexical", "hybrid", "hops"]
 
@@ -75,7 +80,13 @@ class Settings(BaseSettings):
     connect_s: Annotated[float, Field(gt=0, le=60)] = 3.0
     read_s: Annotated[float, Field(gt=0, le=300)] = 20.0
 
-    speculate: Speculate = "always"
+    speculate: Speculate = "adaptive"
+    second_worth: Annotated[float, Field(ge=0)] = 0.05
+    input_price: Annotated[float, Field(ge=0)] | None = None
+    output_price: Annotated[float, Field(ge=0)] | None = None
+    draft_lead_s: Annotated[float, Field(ge=0, le=5)] = 0.05
+    waste_tokens: Annotated[int, Field(ge=0)] = 60_000
+    busy_streams: Annotated[int, Field(ge=1)] = 128
     max_retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] = 1
     deadline_s: Annotated[float, Field(gt=0, le=300)] = 60.0
     grade_timeout_s: Annotated[float, Field(gt=0, le=120)] = 10.0
@@ -155,13 +166,6 @@ class Settings(BaseSettings):
     @classmethod
     def _in_rows(cls, value: object) -> object:
         return None if value is None else policy_rows(value)
-
-    @field_validator("speculate", mode="before")
-    @classmethod
-    def _not_adaptive(cls, value: object) -> object:
-        if value == "adaptive":
-            raise PydanticCustomError("not_yet", "'adaptive' is not built yet; use 'always' (the default) or 'never'")
-        return value
 
     @field_validator("script")
     @classmethod
@@ -244,6 +248,14 @@ class Settings(BaseSettings):
             verify=Verify(self.verify),
             conflicts=Conflicts(self.conflicts),
         )
+
+    def terms(self) -> Terms:
+        """What speculation weighs: prices are per million tokens; models on this machine cost none."""
+        hosted = self.chosen_provider == "anthropic"
+        input_price = (HOSTED_INPUT_PRICE if hosted else 0.0) if self.input_price is None else self.input_price
+        output_price = (HOSTED_OUTPUT_PRICE if hosted else 0.0) if self.output_price is None else self.output_price
+        worth = Worth(self.second_worth, input_price / 1e6, output_price / 1e6, self.draft_lead_s)
+        return Terms(worth, self.waste_tokens)
 
     def correction_policy(self) -> Policy:
         """What to try for each verdict and cause: the default, with the rows that are set in place of its own."""

@@ -17,10 +17,12 @@ from gateway.keeper import Keeper, Keeping, open_keeper
 from gateway.keys import Keys
 from gateway.library import AnyCollection, KnownCollections
 from gateway.metric_names import POOL
+from gateway.open_answers import OpenAnswers
 from gateway.profiles import Profiles
 from gateway.profiles_of import Models, profiles_of
-from gateway.settings import Settings, Speculate
+from gateway.settings import Settings
 from gateway.sources import open_sources
+from gateway.speculation import Speculation
 from gateway.sse import SseSettings
 from gateway.telemetry import Telemetry
 from grading.calibrate import Calibration, default_calibration
@@ -33,7 +35,7 @@ from retrieval.ports import Embedder, Reranker, Retriever, SearchMode
 from retrieval.sources import Source
 from streaming.answer import Parts
 from streaming.ports import AnswerCache, Gap, GapLog, Generator
-from streaming.speculate import Always, Never
+from streaming.speculate import Always
 
 if TYPE_CHECKING:
     from gateway.providers.local.models import LocalModels
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 B = TypeVar("B")
-
-SPECULATORS: Mapping[Speculate, type[Always] | type[Never]] = {"always": Always, "never": Never}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,8 @@ class Judges:
     voices: Voices
     graders: Mapping[str, Grader] = field(default_factory=dict)
     profiles: Profiles = field(default_factory=Profiles)
+    odds: Mapping[str, Calibration] = field(default_factory=dict)
+    """What the free signals say, by collection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
         generator=judges.voices.generator,
         rewriter=judges.voices.rewriter,
         verifier=judges.voices.verifier,
-        speculator=SPECULATORS[settings.speculate](),
+        speculator=Always(),  # until a request says how (House.parts_for)
         gaps=evidence.gaps,
         fields=None if books is None else _fields(books),
         cache=None if books is None else _cache(settings, books, judges.voices.generator),
@@ -164,6 +166,7 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
         if books is None
         else settings.router(),  # a script knows a wider search by its mode
     )
+    open_answers = OpenAnswers()
     return House(
         parts=parts,
         limits=settings.limits(),
@@ -182,6 +185,13 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
         gaps=evidence.gap_groups,
         documents=NoDocuments() if books is None else StoredDocuments(books.store, books.embedder),
         upload_bytes=settings.upload_bytes,
+        open_answers=open_answers,
+        speculation=Speculation(
+            settings.speculate,
+            settings.terms(),
+            judges.odds,
+            lambda: open_answers.count > settings.busy_streams,
+        ),
     )
 
 
@@ -289,7 +299,8 @@ async def _judges(
     available = Available(local, voices.graders, await _calibrations(books))
     limit_s = settings.grade_timeout_s
     profiles = profiles_of(settings.profiles, voices.models, names, available, limit_s)
-    return Judges(grader_of(names, available, limit_s), voices, graders_of(names, available, limit_s), profiles)
+    odds = available.calibrations["score"] if books is not None else {}
+    return Judges(grader_of(names, available, limit_s), voices, graders_of(names, available, limit_s), profiles, odds)
 
 
 def _graders_that_can_be(settings: Settings, local: "LocalModels | None") -> tuple[GraderName, ...]:

@@ -4,8 +4,9 @@ from anyio import to_thread
 
 from grading.calibrate import Calibration
 from grading.calibrated import judged, nothing_found
+from grading.evidence import piece
 from grading.grade import Grade
-from grading.signals import Margins, Measured
+from grading.signals import Margins, Measured, signals
 from retrieval.passage import Passage
 
 FREE_SIGNALS = (
@@ -35,6 +36,12 @@ class ScoreGrader:
             return nothing_found(self.name)
         measured = measured_freely(passages)
         return await to_thread.run_sync(judged, question, passages, measured, self.calibration, self.name)
+
+
+def free_odds(question: str, passages: tuple[Passage, ...], calibration: Calibration) -> float:
+    """p(sufficient) of a set that is not empty, before anyone has read it. Takes about a millisecond."""
+    pieces = [piece(each.title, each.text) for each in passages]
+    return calibration.estimate(signals(question, pieces, measured_freely(passages)).values(calibration.names)).p
 
 
 def measured_freely(passages: tuple[Passage, ...]) -> Measured:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 # Words that say nothing about the subject. The list is part of the reader model's input format (models/reader/card.md): do not edit.
 _STOP_WORDS = (
@@ -15,6 +16,7 @@ _WORD = re.compile(r"\w+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"'“(\[]?[A-Z0-9])|\n+")
 _ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "ly", "s", "e", "y")
 _SHORTEST_STEM = 3
+STEMS_KEPT = 16_384  # a set of five passages has about 300 different words, and most sets have the same ones
 _COMMON_PREFIX = 5  # letters; "reserve" and "reservation" share it, "contest" and "content" do not
 
 
@@ -33,6 +35,7 @@ def sentences(text: str) -> list[str]:
     return [part for part in _SENTENCE_END.split(text.strip()) if part and part.strip()]
 
 
+@lru_cache(maxsize=STEMS_KEPT)
 def stem(word: str) -> str:
     """A crude stem of a lower-case word, only for comparing words: the commonest English endings are cut."""
     for ending in _ENDINGS:

@@ -34,7 +34,7 @@ from streaming.gate import (
     room_bytes,
     text_bytes,
 )
-from streaming.ledger import Ledger
+from streaming.ledger import CHARACTERS_PER_TOKEN, Ledger
 from streaming.mailbox import Mailbox
 from streaming.ports import Cited, Generator, Observer, Piece, Prompt, Speculator, Text, Turn
 from streaming.proof import Checked, Proof
@@ -84,6 +84,7 @@ class Race:
         self._tasks = tasks
         self._emit = emit
         self._signals: Mailbox[Signal | Checked] = Mailbox()
+        self._hold_bytes = limits.hold_bytes
         self._judging = CancelScope()
         self._drafting: Drafting | None = None
         self._proof: Proof | None = None
@@ -108,6 +109,8 @@ class Race:
         contest, note = self._contest, self._racers.observer.note
         decision = self._racers.speculator.decide(contest.question, contest.passages)
         note(SpeculationDecided(contest.attempt, decision.delay_s, decision.why, decision.p_sufficient))
+        if decision.hold_tokens is not None:
+            self._hold_bytes = min(self._hold_bytes, decision.hold_tokens * CHARACTERS_PER_TOKEN)
         gate = Gate(
             len(contest.passages),
             drafting=decision.delay_s is not None,
@@ -168,7 +171,9 @@ class Race:
                 self._tasks,
                 self._signals.put,
             )
+        self._hold_bytes = self._limits.hold_bytes
         if self._drafting is not None:
+            self._drafting.room.widen(self._hold_bytes)
             self._drafting.hurry()
         if self._proof is None:
             await self._show_sources()
@@ -223,7 +228,7 @@ class Race:
             number,
             self._racers.generator,
             prompt,
-            Room(self._limits.hold_bytes),
+            Room(self._hold_bytes),
             self._signals.put,
             self._ledger.open(),
             self._racers.observer,

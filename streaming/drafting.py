@@ -50,6 +50,7 @@ class Drafting:
         self._told = False
         self._began_at = 0.0
         self._first_text_s: float | None = None
+        self._last_text_s = 0.0
 
     def start(self, tasks: TaskGroup, delay_s: float = 0.0) -> None:
         """Begins in `tasks`, after `delay_s` seconds or when released, whichever is first."""
@@ -134,8 +135,10 @@ class Drafting:
     def _say(self, ready: list[Piece]) -> None:
         if ready:
             count(self.entry, ready)
-            if self._first_text_s is None and self.entry.characters:
-                self._first_text_s = anyio.current_time() - self._began_at
+            if self.entry.characters:
+                self._last_text_s = anyio.current_time() - self._began_at
+                if self._first_text_s is None:
+                    self._first_text_s = self._last_text_s
             self._report(Drafted(self.number, tuple(ready)))
 
     def _fail(self, fault: GatewayFault) -> None:
@@ -164,6 +167,7 @@ class Drafting:
                 close_s=max(0.0, self._over_at - self._decided_at),
                 closed_ago_s=anyio.current_time() - self._over_at,
                 first_text_s=self._first_text_s,
+                text_s=None if self._first_text_s is None else self._last_text_s - self._first_text_s,
             )
         )
 

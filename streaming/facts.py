@@ -86,7 +86,7 @@ class DraftClosed:
 
     Tokens are exact when the service counted them, else estimated from the text. `close_s` is from the decision to
     close until closed (0 for a draft that was over before its verdict); it was over `closed_ago_s` before this is told.
-    `first_text_s` is from the request to the first answer text out of the model (None: there was none).
+    `first_text_s` is from the request to the first answer text out of the model, `text_s` from there to its last (None: there was none).
     """
 
     attempt: int
@@ -98,6 +98,7 @@ class DraftClosed:
     close_s: float
     closed_ago_s: float = 0.0
     first_text_s: float | None = None
+    text_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

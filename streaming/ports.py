@@ -116,19 +116,25 @@ class Generator(Protocol):
 class Decision:
     """Whether to draft before the verdict: `delay_s` None waits for the verdict, 0 drafts at once, more drafts later.
 
-    `why` is a word from a closed set (`never`, `always`, `likely`, `unlikely`, `empty`, ...).
+    `why` is a word from a closed set: always, never; likely, cheap, unlikely, spent, pressed (streaming.speculate). Before its verdict the
+    draft holds `hold_tokens` at most, by the ledger's estimate; None for as many as the limits allow.
     """
 
     delay_s: float | None
     why: str
     p_sufficient: float | None = None
+    hold_tokens: int | None = None
 
 
 class Speculator(Protocol):
-    """Decides, from what retrieval already knows, whether to draft before the verdict."""
+    """Decides, from what retrieval already knows, whether to draft before the verdict; and learns from what came of it."""
 
     def decide(self, question: str, passages: tuple[Passage, ...]) -> Decision:
-        """A pure and instant decision for a non-empty set (an empty one is never drafted on)."""
+        """A decision for a non-empty set (an empty one is never drafted on). Takes a millisecond at most, and waits for nothing."""
+        ...
+
+    def learn(self, fact: Fact) -> None:
+        """Is told every fact of the answer, as an Observer is."""
         ...
 
 

@@ -27,6 +27,11 @@ class Room:
             self._freed = anyio.Event()
             await self._freed.wait()
 
+    def widen(self, limit_bytes: int) -> None:
+        """From now on `limit_bytes` fit, if that is more than before."""
+        self.limit_bytes = max(self.limit_bytes, limit_bytes)
+        self._freed.set()
+
     def take(self, size_bytes: int) -> None:
         self.held_bytes += size_bytes
 

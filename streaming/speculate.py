@@ -1,7 +1,20 @@
-"""Whether to draft before the verdict. Pure: from what retrieval already knows to a decision."""
+"""Whether to draft before the verdict, and when: from what retrieval knows, what it has taken before, and what a token costs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from retrieval.passage import Passage
+from streaming.facts import AttemptEnded, DraftClosed, DraftStarted, Fact, Judged, SpeculationDecided
+from streaming.ledger import CHARACTERS_PER_TOKEN
+from streaming.pace import Pace
 from streaming.ports import Decision
+from streaming.waste import Waste
+
+SURE = 0.02  # no estimate of p from cheap signals is believed below it: what pays even then is not estimated (1 ms of the event loop)
+LEAST_HELD_TOKENS = 32  # a draft that may not even hold a sentence is none
+
+Odds = Callable[[str, tuple[Passage, ...]], float]
+"""p(sufficient) of a set that is not empty, from signals that cost nothing."""
 
 
 class Always:
@@ -10,9 +23,99 @@ class Always:
     def decide(self, question: str, passages: tuple[Passage, ...]) -> Decision:  # noqa: ARG002
         return Decision(delay_s=0.0, why="always")
 
+    def learn(self, fact: Fact) -> None:
+        """There is nothing to learn."""
+
 
 class Never:
     """Wait for the verdict, then draft from the relevant passages: the classic sequential loop."""
 
     def decide(self, question: str, passages: tuple[Passage, ...]) -> Decision:  # noqa: ARG002
         return Decision(delay_s=None, why="never")
+
+    def learn(self, fact: Fact) -> None:
+        """There is nothing to learn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What a second that a user does not wait is worth, and what a token costs: any currency, one and the same.
+
+    `lead_s` is how long before the verdict the first token is wanted, where the draft can wait: for what the estimates do not know.
+    """
+
+    second: float
+    input_token: float
+    output_token: float
+    lead_s: float = 0.05
+
+
+class Adaptive:
+    """Draft when p * min(g, t) * worth of a second > (1 - p) * cost of a draft, so late that the first token meets the verdict.
+
+    g is how long a grade takes, t a first token. Never under pressure, nor when the tenant has discarded its share of tokens. One answer's
+    own: what it may discard is reserved when a draft is decided on, and what it did discard is entered when the draft is closed.
+    """
+
+    def __init__(self, odds: Odds, pace: Pace, worth: Worth, waste: Waste, is_pressed: Callable[[], bool]) -> None:
+        self._odds, self._pace, self._worth = odds, pace, worth
+        self._waste, self._is_pressed = waste, is_pressed
+        self._decided = 0  # tokens reserved by the decision that was just taken
+        self._reserved: dict[int, int] = {}  # by attempt
+        self._drafting: set[int] = set()
+
+    def decide(self, question: str, passages: tuple[Passage, ...]) -> Decision:
+        """As the port says. `why`: likely, cheap (it pays whatever p is), unlikely, spent, pressed."""
+        self._decided = 0
+        if self._is_pressed():
+            return Decision(None, "pressed")
+        bet = bet_on(passages, self._pace, self._worth)
+        p = None if bet.least_p <= SURE else self._odds(question, passages)
+        if p is not None and p <= bet.least_p:
+            return Decision(None, "unlikely", p)
+        self._decided = self._waste.reserve(bet.held_tokens, at_least=LEAST_HELD_TOKENS)
+        if not self._decided:
+            return Decision(None, "spent", p)
+        return Decision(bet.delay_s, "cheap" if p is None else "likely", p, self._decided)
+
+    def learn(self, fact: Fact) -> None:
+        """Folds what took how long into the pace, and what was discarded into the waste."""
+        match fact:
+            case SpeculationDecided(attempt=attempt):
+                self._reserved[attempt], self._decided = self._decided, 0
+            case Judged(grade=grade, took_s=took_s) if grade is not None:
+                self._pace.graded(took_s)
+            case DraftStarted(attempt=attempt):
+                self._drafting.add(attempt)
+            case DraftClosed(attempt=attempt):
+                self._pace.drafted(fact.first_text_s, fact.text_s, fact.output_tokens)
+                self._settle(attempt, 0 if fact.outcome == "released" else fact.output_tokens)
+            case AttemptEnded(attempt=attempt) if attempt not in self._drafting:
+                self._settle(attempt, 0)  # it had not begun yet, and will not
+            case _:
+                pass
+
+    def _settle(self, attempt: int, discarded: int) -> None:
+        self._waste.settle(self._reserved.pop(attempt, 0), discarded)
+
+
+@dataclass(frozen=True, slots=True)
+class Bet:
+    """A draft before its verdict: when it starts, from which p on it pays, and how many tokens it may come to hold."""
+
+    delay_s: float
+    least_p: float
+    held_tokens: int
+
+
+def bet_on(passages: tuple[Passage, ...], pace: Pace, worth: Worth) -> Bet:
+    """The bet on a set. What is gained is the shorter of the two times; what is lost are the tokens in, and those that come too early."""
+    g_s, t_s = pace.grade_s, pace.first_text_s
+    delay_s = max(0.0, g_s - t_s - worth.lead_s)
+    early_tokens = max(0.0, g_s - delay_s - t_s) * pace.tokens_per_s
+    input_tokens = sum(len(each.title) + len(each.text) for each in passages) / CHARACTERS_PER_TOKEN
+    cost = input_tokens * worth.input_token + early_tokens * worth.output_token
+    gain = min(g_s, t_s) * worth.second
+    least_p = cost / (gain + cost) if cost > 0 else 0.0
+    held = max(0.0, 2 * g_s - delay_s - t_s) * pace.tokens_per_s  # a grade that takes twice as long as usual
+    return Bet(delay_s, least_p, LEAST_HELD_TOKENS + round(held))

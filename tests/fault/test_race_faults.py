@@ -16,7 +16,7 @@ from streaming.attempt import said
 from streaming.budget import Limits
 from streaming.drafting import TOKEN_LIMIT_BYTES, cut
 from streaming.events import Citation, Done, Event, Failed, Refusal, Retry, Sources, Token
-from streaming.facts import AttemptBegan, DraftClosed, Judged
+from streaming.facts import AttemptBegan, DraftClosed, Fact, Judged
 from streaming.gate import text_bytes
 from streaming.ports import Cited, Decision, Piece, Prompt, Stopped, StopReason, Text
 from streaming.speculate import Always, Never
@@ -284,6 +284,9 @@ class Later:
 
     def decide(self, question: str, passages: Sequence[Passage]) -> Decision:
         return Decision(self.delay_s, "likely")
+
+    def learn(self, fact: Fact) -> None:
+        """Nothing changes its mind."""
 
 
 def test_a_delayed_draft_starts_at_its_moment_or_with_an_early_verdict(backend: str) -> None:

@@ -83,7 +83,9 @@ ROWS = [
     Row("retries below none", asked(options={"max_retries": -1}), 422, "invalid_request", "options.max_retries"),
     Row("retries as bool", asked(options={"max_retries": True}), 422, "invalid_request", "options.max_retries"),
     Row("retries as text", asked(options={"max_retries": "1"}), 422, "invalid_request", "options.max_retries"),
-    Row("adaptive", asked(options={"speculate": "adaptive"}), 422, "invalid_request", "options.speculate"),
+    Row(
+        "speculation of no kind", asked(options={"speculate": "sometimes"}), 422, "invalid_request", "options.speculate"
+    ),
     Row("verify", asked(options={"verify": "maybe"}), 422, "invalid_request", "options.verify"),
     Row("no deadline at all", asked(options={"deadline_s": 0}), 422, "invalid_request", "options.deadline_s"),
     Row("long deadline", asked(options={"deadline_s": 1e6}), 422, "invalid_request", "options.deadline_s"),

@@ -28,6 +28,7 @@ from streaming.facts import (
     DraftClosed,
     DraftStarted,
     Ended,
+    Fact,
     Judged,
     Released,
 )
@@ -56,9 +57,13 @@ delays = st.sampled_from([0.0, 0.0, 1.0, 1.0, 2.0, 3.0, 5.0])
 @dataclass(frozen=True)
 class FixedSpeculator:
     delay_s: float | None
+    hold_tokens: int | None = None
 
     def decide(self, question: str, passages: Any) -> Decision:
-        return Decision(self.delay_s, "test")
+        return Decision(self.delay_s, "test", hold_tokens=self.hold_tokens)
+
+    def learn(self, fact: Fact) -> None:
+        """Nothing changes its mind."""
 
 
 @dataclass
@@ -67,6 +72,7 @@ class Scenario:
     grades: list[Any]
     drafts: list[DraftScript]
     delay_s: float | None
+    hold_tokens: int | None
     limits: Limits
     leaves_at: float | None
     halts_at: float | None
@@ -169,6 +175,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         grades=[(draw(delays), draw(grades)) for _ in range(3)],
         drafts=[draw(draft_scripts(f"d{n}")) for n in range(draw(st.integers(1, 4)))],
         delay_s=draw(st.sampled_from([0.0, 0.0, None, 1.0, 4.0])),
+        hold_tokens=draw(st.sampled_from([None, 1, 2, 4])),
         limits=Limits(
             max_retries=draw(st.integers(0, 2)),
             deadline_s=draw(st.sampled_from([100.0] * 6 + [3.0, 7.0])),
@@ -212,7 +219,7 @@ async def play(scenario: Scenario) -> Witness:
         finally:
             w.emitting = False
 
-    speculator, gaps = FixedSpeculator(scenario.delay_s), MemoryGaps(scenario.gap_delay_s)
+    speculator, gaps = FixedSpeculator(scenario.delay_s, scenario.hold_tokens), MemoryGaps(scenario.gap_delay_s)
     house = Source("house", w.retriever)
     web = Source("web", w.web, external=scenario.web_is_external, parallel=scenario.web_is_parallel)
     parts = Parts(

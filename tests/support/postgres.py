@@ -52,7 +52,9 @@ def fresh_database(server: str, *, migrated: bool = True) -> Iterator[str]:
 
 def emptied(url: str) -> str:
     """`url`, its database emptied: for the start of a test that must see nothing of another."""
-    _administer(url, "TRUNCATE collection, document, passage, coverage_gap, calibration, decision RESTART IDENTITY CASCADE")
+    _administer(
+        url, "TRUNCATE collection, document, passage, coverage_gap, calibration, decision RESTART IDENTITY CASCADE"
+    )
     return url
 
 

@@ -43,7 +43,7 @@ def test_defaults_serve_this_machine_alone_from_local_models() -> None:
     settings = read_settings()
     assert (settings.host, settings.port) == ("127.0.0.1", 8080)
     assert settings.chosen_provider == "local"
-    assert (settings.speculate, settings.max_retries, settings.retriever) == ("always", 1, "postgres")
+    assert (settings.speculate, settings.max_retries, settings.retriever) == ("adaptive", 1, "postgres")
     assert settings.export_traces is False
     assert settings.limits().max_retries == 1
 
@@ -103,7 +103,7 @@ def test_loopback_host_needs_none(environ: Environ, host: str) -> None:
         ("GATEWAY_DEADLINE_S", "nan", "GATEWAY_DEADLINE_S: "),
         ("GATEWAY_PROVIDER", "openai", "GATEWAY_PROVIDER: "),
         ("GATEWAY_PROVIDER", "anthropic", "set ANTHROPIC_API_KEY"),
-        ("GATEWAY_SPECULATE", "adaptive", "'adaptive' is not built yet; use 'always'"),
+        ("GATEWAY_SPECULATE", "sometimes", "GATEWAY_SPECULATE: "),
         ("GATEWAY_EMBEDDINGS_URL", "http://x/v1", "GATEWAY_EMBEDDINGS_MODEL"),
         ("GATEWAY_CONFIG", "/nowhere/gateway.toml", "GATEWAY_CONFIG: there is no file"),
     ],

@@ -14,6 +14,7 @@ from retrieval.sources import house
 from streaming.answer import Parts, answer
 from streaming.budget import Limits
 from streaming.events import Done, Event
+from streaming.facts import Fact
 from streaming.faults import AnswerIncomplete, GeneratorMisconfigured, GeneratorOverloaded
 from streaming.ports import Decision, Piece, Stopped, StopReason, Text, Usage
 from tests.support.clock import run_virtual
@@ -38,6 +39,9 @@ class Wait:
 
     def decide(self, question: str, passages: tuple[Passage, ...]) -> Decision:
         return Decision(self.delay_s, "test")
+
+    def learn(self, fact: Fact) -> None:
+        """Nothing changes its mind."""
 
 
 @st.composite

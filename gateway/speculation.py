@@ -1,0 +1,66 @@
+"""Speculation: what a server has learnt of its models' pace and its tenants' waste, and a speculator for each answer."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from grading.calibrate import Calibration, default_calibration
+from grading.score import free_odds
+from retrieval.passage import Passage
+from streaming.pace import Pace
+from streaming.ports import Speculator
+from streaming.speculate import Adaptive, Always, Never, Odds, Worth
+from streaming.waste import Waste
+
+Speculate = Literal["never", "always", "adaptive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a second and a token are worth; how many tokens of discarded drafts a tenant may cause in a minute."""
+
+    worth: Worth = field(default_factory=lambda: Worth(0.05, 0.0, 0.0))
+    waste_tokens: int = 60_000
+
+
+@dataclass(slots=True)
+class Speculation:
+    """`by_default` is how a request speculates that does not say; `calibrations` are those of the grader `score`, by collection.
+
+    `is_pressed` says whether the server has more to do than it likes. What is learnt here is learnt of one process.
+    """
+
+    by_default: Speculate = "adaptive"
+    terms: Terms = field(default_factory=Terms)
+    calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+    is_pressed: Callable[[], bool] = lambda: False
+    _paces: dict[tuple[str, str], Pace] = field(default_factory=dict)
+    _wastes: dict[str, Waste] = field(default_factory=dict)
+
+    def speculator(
+        self, choice: Speculate | None, *, grader: str, generator: str, collection: str, tenant: str
+    ) -> Speculator:
+        """Who decides for one answer; `grader` and `generator` are names of closed sets."""
+        match choice or self.by_default:
+            case "always":
+                return Always()
+            case "never":
+                return Never()
+            case "adaptive":
+                pace = self._paces.setdefault((grader, generator), Pace())
+                return Adaptive(self._odds(collection), pace, self.terms.worth, self.waste(tenant), self.is_pressed)
+
+    def waste(self, tenant: str) -> Waste:
+        """What the drafts of `tenant` have come to."""
+        if tenant not in self._wastes:
+            self._wastes[tenant] = Waste(self.terms.waste_tokens, time.monotonic)
+        return self._wastes[tenant]
+
+    def _odds(self, collection: str) -> Odds:
+        own = self.calibrations.get(collection)
+
+        def odds(question: str, passages: tuple[Passage, ...]) -> float:
+            return free_odds(question, passages, own or default_calibration("score"))
+
+        return odds
