@@ -14,6 +14,7 @@ import typer
 from gateway import calibration
 from gateway.evaluation.command import evaluation
 from gateway.gap_commands import gaps
+from gateway.report_command import report
 from gateway.screen import Screen
 from gateway.server import PortInUse
 from gateway.settings import Settings, SettingsInvalid, read_settings
@@ -36,6 +37,10 @@ cli = typer.Typer(
 
 cli.add_typer(evaluation)
 cli.add_typer(gaps)
+cli.command(
+    epilog="Examples: `gateway report --since 24h`, `gateway report --prometheus http://127.0.0.1:9090 --json`, "
+    "`gateway report --gateway http://127.0.0.1:8080 --picture report.png`"
+)(report)
 
 Collection = Annotated[str, typer.Option(help="The collection of documents.")]
 

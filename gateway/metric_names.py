@@ -242,6 +242,10 @@ NEW: Final = (HTTP_NEW, CALL_NEW)
 OLD: Final = (HTTP_OLD, CALL_OLD)
 
 
+ALWAYS_SHOWN: Final = tuple(metric for metric in OURS if metric.kind is not Kind.GAUGE and metric is not SPANS_LOST)
+"""Written at zero before they count anything."""
+
+
 def chosen(names: Names) -> tuple[Metric, ...]:
     """The metrics of a gateway with the setting `names`."""
     return OURS + {"new": NEW, "old": OLD, "both": NEW + OLD}[names]

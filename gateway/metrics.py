@@ -60,6 +60,11 @@ class Metrics:
         )
         return cls(provider, here, names)
 
+    @property
+    def open_answers(self) -> int:
+        """Answers that are not over."""
+        return len(self._open)
+
     def collect(self) -> MetricsData | None:
         """Everything as it is now, with the exemplars since the last time."""
         return self._reader.get_metrics_data()

@@ -4,6 +4,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from gateway.house import House
+from gateway.metric_names import ALWAYS_SHOWN
 from gateway.openmetrics import OPENMETRICS_TYPE, PLAIN_TYPE, MetricsText, wants_openmetrics
 
 ROUTE = "/metrics"
@@ -14,7 +15,7 @@ class MetricsRoute:
 
     def __init__(self, house: House) -> None:
         self._house = house
-        self._text = MetricsText()
+        self._text = MetricsText(ALWAYS_SHOWN)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         is_open = wants_openmetrics(Headers(scope=scope).get("accept", ""))

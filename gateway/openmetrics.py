@@ -6,7 +6,8 @@ https://prometheus.io/docs/specs/om/open_metrics_spec/ ; names as OpenTelemetry'
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 from opentelemetry.sdk.metrics import Exemplar
 from opentelemetry.sdk.metrics.export import (
@@ -17,6 +18,9 @@ from opentelemetry.sdk.metrics.export import (
     NumberDataPoint,
     Sum,
 )
+
+from gateway.metric_names import BUCKETS_S, Kind
+from gateway.metric_names import Metric as Known
 
 OPENMETRICS = "application/openmetrics-text"
 OPENMETRICS_TYPE = f"{OPENMETRICS}; version=1.0.0; charset=utf-8"
@@ -39,18 +43,28 @@ class Family:
 
 
 class MetricsText:
-    """Writes metrics. It remembers the exemplars, because the SDK forgets them each time somebody asks, and several may ask."""
+    """Writes metrics. It remembers the exemplars, because the SDK forgets them each time somebody asks, and several may ask.
 
-    def __init__(self) -> None:
+    What is in `known` is written from the first time on, at zero: the first of a kind would else be no increase to Prometheus, which
+    counts from the second sample, and a rate of what never happened would be no number.
+    """
+
+    def __init__(self, known: Iterable[Known] = ()) -> None:
         self._exemplars: Seen = {}
+        self._known = tuple(known)
 
     def written(self, data: MetricsData | None, *, openmetrics: bool) -> str:
         """The whole text."""
+        families = {
+            family.name: family
+            for metric in metrics_of(data)
+            if (family := self._family(metric, openmetrics=openmetrics))
+        }
+        for known in self._known:
+            families[known.exposed] = with_zeros(known, families.get(known.exposed))
         lines: list[str] = []
-        for metric in metrics_of(data):
-            family = self._family(metric, openmetrics=openmetrics)
-            if family is not None:
-                lines += written(family, openmetrics=openmetrics)
+        for family in families.values():
+            lines += written(family, openmetrics=openmetrics)
         if openmetrics:
             lines.append("# EOF")
         return "\n".join(lines) + "\n"
@@ -99,6 +113,30 @@ class MetricsText:
             return ""
         labels = braced({"trace_id": f"{kept.trace_id:032x}", "span_id": f"{kept.span_id or 0:016x}"})
         return f" # {labels} {number(kept.value)} {kept.time_unix_nano / 1e9:.3f}"
+
+
+def with_zeros(known: Known, family: Family | None) -> Family:
+    """The family with the series that it lacks, at zero."""
+    unit = ENDINGS.get(known.unit, "").removeprefix("_")
+    family = family or Family(known.exposed, known.kind.value, unit, known.about, ())
+    there = {line.rsplit(" # ", 1)[0].rsplit(" ", 1)[0] for line in family.samples}
+    lacking: list[str] = []
+    for values in product(*(sorted(each) for each in known.labels.values())):
+        labels = dict(sorted(zip(known.labels, values, strict=True)))
+        lines = zeros_of(known, labels)
+        if lines[-1].rsplit(" ", 1)[0] not in there:
+            lacking += lines
+    return replace(family, samples=(*family.samples, *lacking))
+
+
+def zeros_of(known: Known, labels: Mapping[str, str]) -> list[str]:
+    """A series at zero."""
+    name, named = known.exposed, braced(labels)
+    if known.kind is Kind.COUNTER:
+        return [f"{name}_total{named} 0"]
+    bounds = (*map(number, map(float, BUCKETS_S)), "+Inf")
+    buckets = [f"{name}_bucket{braced({**labels, 'le': bound})} 0" for bound in bounds]
+    return [*buckets, f"{name}_count{named} 0", f"{name}_sum{named} 0.0"]
 
 
 def metrics_of(data: MetricsData | None) -> Iterator[Metric]:

@@ -76,11 +76,8 @@ async def test_answer_without_a_token_is_in_a_counter_and_not_among_the_first_by
     await ask(server.base_url, CLEAN)
     found = await counted(server, 2)
     assert of(found, "gateway_answer_first_byte_seconds_count", path="clean") == 1
-    assert not [
-        labels
-        for name, labels in found
-        if name.startswith("gateway_answer_first_byte") and ("path", "refused") in labels
-    ]
+    assert of(found, "gateway_answer_first_byte_seconds_count", path="refused") == 0
+    assert of(found, "gateway_answer_duration_seconds_count", path="refused") == 1
 
 
 async def test_first_byte_is_when_the_client_gets_it_and_the_models_first_token_is_its_own_metric(
@@ -150,3 +147,14 @@ async def test_promtool_finds_nothing_wrong_with_the_text(server: Running) -> No
         lambda: subprocess.run(command, input=text, capture_output=True, text=True, timeout=30, check=False)
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+async def test_what_never_happened_is_written_at_zero_so_that_its_first_time_is_an_increase(server: Running) -> None:
+    before = await samples(server)
+    refusals = ("gateway_refusals_total", frozenset({("reason", "insufficient_evidence")}))
+    durations = ("gateway_answer_duration_seconds_bucket", frozenset({("path", "refused"), ("le", "+Inf")}))
+    assert (before[refusals], before[durations]) == (0, 0)
+    await ask(server.base_url, REFUSED)
+    after = await counted(server, 1)
+    assert (after[refusals], after[durations]) == (1, 1)
+    assert after.keys() >= before.keys()
