@@ -15,15 +15,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from importlib.resources import files
-from math import exp, fsum, isfinite, log, sqrt
+from math import fsum, isfinite, sqrt
 from typing import Any
 
+from grading.logistic import Vector, dot, logit, maximum, newton, sigmoid, standardised
 from retrieval.faults import GatewayFault
 
 FORMAT = 1
 RIDGE = 4.0  # in cases: as strong as this many cases that say nothing about a weight; chosen by cross-validation, flat from 1 to 16
-NEWTON_STEPS = 25
-CONVERGED = 1e-8
 BOOTSTRAP_DRAWS = 40
 EDGE = 0.02
 FOLDS = 5
@@ -31,9 +30,6 @@ BAND_PRECISION = 0.95
 MOST_FINGERPRINTS = 400
 FEWEST_BEYOND_BAND = 20  # cases; a cut that rests on fewer is luck
 COST_RATIO = 5.0  # an answer released on junk costs as much as refusing five that are supported
-
-Vector = list[float]
-Matrix = list[Vector]
 
 
 class CalibrationInvalid(GatewayFault):
@@ -265,33 +261,6 @@ def default_calibration(grader: str = "calibrated") -> Calibration:
     return Calibration.from_json(file.read_text(encoding="utf-8"))
 
 
-def sigmoid(value: float) -> float:
-    return 1 / (1 + exp(-value)) if value >= 0 else exp(value) / (1 + exp(value))
-
-
-def logit(p: float) -> float:
-    kept = min(max(p, 1e-9), 1 - 1e-9)
-    return log(kept / (1 - kept))
-
-
-def dot(a: Sequence[float], b: Sequence[float]) -> float:
-    return fsum(x * y for x, y in zip(a, b, strict=True))
-
-
-def standardised(
-    values: Sequence[float],
-    lows: Sequence[float],
-    highs: Sequence[float],
-    means: Sequence[float],
-    scales: Sequence[float],
-) -> Vector:
-    """In standard deviations from the mean, cut to the range that was seen: no weight is trusted beyond what it was fitted on."""
-    return [
-        (min(max(value, low), high) - mean) / scale
-        for value, low, high, mean, scale in zip(values, lows, highs, means, scales, strict=True)
-    ]
-
-
 @dataclass(frozen=True, slots=True)
 class _Model:
     lows: tuple[float, ...]
@@ -312,7 +281,7 @@ def _model(examples: Sequence[Example], rising: Sequence[bool], ridge: float) ->
     kept = list(range(len(rising) + 1))
     found = [0.0] * len(kept)
     while True:
-        found = _maximum([[row[i] for i in kept] for row in rows], labels, weights, found, ridge)
+        found = maximum([[row[i] for i in kept] for row in rows], labels, weights, found, ridge)
         falling = [(value, i) for value, i in zip(found, kept, strict=True) if i and rising[i - 1] and value < 0]
         if not falling:
             break
@@ -341,59 +310,6 @@ def _at(ordered: Sequence[float], share: float) -> float:
     return ordered[round(share * (len(ordered) - 1))]
 
 
-def _maximum(rows: Matrix, labels: Vector, weights: Vector, found: Vector, ridge: float) -> Vector:
-    for _ in range(NEWTON_STEPS):
-        step = _newton(rows, labels, weights, found, ridge)
-        found = [a + b for a, b in zip(found, step, strict=True)]
-        if max(map(abs, step)) < CONVERGED:
-            break
-    return found
-
-
-def _newton(rows: Matrix, labels: Vector, weights: Vector, found: Vector, ridge: float) -> Vector:
-    """The next step: (X'WX + ridge)^-1 (X'(y - p) - ridge b). The constant is not penalised."""
-    size = len(found)
-    slope = [0.0] * size
-    bend = [[0.0] * size for _ in range(size)]
-    for row, label, weight in zip(rows, labels, weights, strict=True):
-        p = sigmoid(sum(map(_times, row, found)))
-        off, sharp = weight * (label - p), weight * max(p * (1 - p), 1e-6)
-        for i, value in enumerate(row):
-            slope[i] += off * value
-            scaled = sharp * value
-            line = bend[i]
-            for j in range(i + 1):
-                line[j] += scaled * row[j]
-    for i in range(size):
-        for j in range(i):
-            bend[j][i] = bend[i][j]
-        if i:
-            bend[i][i] += ridge
-            slope[i] -= ridge * found[i]
-    return solved(bend, slope)
-
-
-def _times(a: float, b: float) -> float:
-    return a * b
-
-
-def solved(matrix: Matrix, right: Vector) -> Vector:
-    """x of matrix x = right, for a symmetric positive matrix, by Cholesky; a direction without any information stays at 0."""
-    size = len(right)
-    root = [[0.0] * size for _ in range(size)]
-    for i in range(size):
-        for j in range(i + 1):
-            rest = matrix[i][j] - sum(root[i][k] * root[j][k] for k in range(j))
-            root[i][j] = sqrt(max(rest, 1e-12)) if i == j else rest / root[j][j]
-    half: Vector = []
-    for i in range(size):
-        half.append((right[i] - sum(root[i][k] * half[k] for k in range(i))) / root[i][i])
-    found = [0.0] * size
-    for i in reversed(range(size)):
-        found[i] = (half[i] - sum(root[k][i] * found[k] for k in range(i + 1, size))) / root[i][i]
-    return found
-
-
 def _covariance(model: _Model, examples: Sequence[Example], ridge: float, seed: int) -> tuple[tuple[float, ...], ...]:
     """Of the weights over bootstrap draws of whole groups, each one Newton step away from the fit; of a signal left out 0."""
     kept = [i for i, weight in enumerate(model.weights) if not i or weight]
@@ -411,7 +327,7 @@ def _covariance(model: _Model, examples: Sequence[Example], ridge: float, seed: 
         times = Counter(place for name in random_draw.choices(named, k=len(named)) for place in groups[name])
         drawn = sorted(times)
         steps.append(
-            _newton(
+            newton(
                 [rows[i] for i in drawn],
                 [labels[i] for i in drawn],
                 [weights[i] * times[i] for i in drawn],

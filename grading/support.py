@@ -12,7 +12,8 @@ from itertools import pairwise
 from math import fsum, log
 from typing import Any
 
-from grading.calibrate import Calibration, CalibrationInvalid, logit
+from grading.calibrate import Calibration, CalibrationInvalid
+from grading.logistic import logit
 from grading.signals import Margins
 from grading.words import STOP_WORDS, content_words, sentences, stem, words
 

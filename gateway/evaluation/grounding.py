@@ -16,7 +16,8 @@ from gateway.evaluation.figures import (
     intervals,
     share_decided,
 )
-from grading.calibrate import Example, cross_validated, fit, fold_of, logit
+from grading.calibrate import Example, cross_validated, fit, fold_of
+from grading.logistic import logit
 from grading.support import (
     ANSWER_SIGNALS,
     CLAIM_SIGNALS,

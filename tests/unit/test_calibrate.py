@@ -20,9 +20,8 @@ from grading.calibrate import (
     fingerprints,
     fit,
     fold_of,
-    sigmoid,
-    solved,
 )
+from grading.logistic import sigmoid, solved
 
 NAMES = ("good", "noise")
 
@@ -188,3 +187,16 @@ def test_more_of_the_good_signal_is_never_less_probable() -> None:
     model = fit(made(300), NAMES, rising=("good",))
     ladder = [model.estimate((good / 4, 0.0)).p for good in range(-16, 17)]
     assert all(low <= high for low, high in pairwise(ladder))
+
+
+def test_a_model_moved_to_another_share_of_sufficient_sets_moves_the_odds_alone() -> None:
+    model = fit(made(200), NAMES)
+    served = model.where_sufficient(0.8, 0.5)
+    for good in (-2.0, 0.0, 1.5):
+        before, after = model.estimate((good, 0.0)).p, served.estimate((good, 0.0)).p
+        assert after / (1 - after) == pytest.approx(4 * before / (1 - before))
+    assert served.threshold == model.threshold
+    assert served.low <= served.threshold <= served.high
+    assert served.version != model.version
+    assert model.where_sufficient(0.5, 0.5).estimate((1.0, 0.0)) == model.estimate((1.0, 0.0))
+    assert Calibration.from_json(served.to_json()) == served
