@@ -21,6 +21,8 @@ from gateway.models_route import ONE_ROUTE as MODEL_ROUTE
 from gateway.models_route import ROUTE as MODELS_ROUTE
 from gateway.models_route import ModelsRoute
 from gateway.native_form import NativeForm
+from gateway.passages import ROUTE as PASSAGE_ROUTE
+from gateway.passages import PassageRoute
 from gateway.problems import MethodNotAllowed, RouteNotFound, body_of, status_of
 from gateway.profiles import Profiles
 from gateway.resume import ONE_ROUTE as ANSWER_ROUTE
@@ -46,6 +48,7 @@ def application(house: House) -> Starlette:
             Route(ANSWER_ROUTE, Stop(house), methods=["DELETE"]),
             Route(DOCUMENTS_ROUTE, documents := DocumentsRoute(house), methods=["GET", "POST"]),
             Route(DOCUMENT_ROUTE, documents, methods=["DELETE"]),
+            Route(PASSAGE_ROUTE, PassageRoute(house), methods=["GET"]),
             Route(GAPS_ROUTE, Gaps(house), methods=["GET"]),
             Route("/healthz", Healthz(), methods=["GET"]),
             Route("/readyz", Readyz(house), methods=["GET"]),

@@ -10,6 +10,7 @@ from gateway.gap_groups import GapGroups, NoGapGroups
 from gateway.keeper import Keeper
 from gateway.keys import Keys
 from gateway.open_answers import OpenAnswers
+from gateway.passages import NoPassages, Passages
 from gateway.profiles import Profiles
 from gateway.request import Options
 from gateway.speculation import Speculation
@@ -46,6 +47,7 @@ class House:
     graders: Mapping[str, Grader] = field(default_factory=dict)
     profiles: Profiles = field(default_factory=Profiles)
     documents: Documents = field(default_factory=NoDocuments)
+    passages: Passages = field(default_factory=NoPassages)
     upload_bytes: int = UPLOAD_BYTES
     keeper: Keeper | None = None
     decisions: Decisions = field(default_factory=NoDecisions)

@@ -109,6 +109,12 @@ class DocumentNotFound(GatewayFault):
     type = "document_not_found"
 
 
+class PassageNotFound(GatewayFault):
+    """Raised when no passage has this id."""
+
+    type = "passage_not_found"
+
+
 class ModelNotFound(GatewayFault):
     """Raised when no profile has the name that a request gives as its model."""
 
@@ -175,6 +181,7 @@ STATUS: Mapping[type[GatewayFault], int] = {
     CollectionNotFound: 404,
     AnswerNotFound: 404,
     DocumentNotFound: 404,
+    PassageNotFound: 404,
     ModelNotFound: 404,
     RouteNotFound: 404,
     MethodNotAllowed: 405,

@@ -18,6 +18,7 @@ from gateway.keys import Keys
 from gateway.library import AnyCollection, KnownCollections
 from gateway.metric_names import POOL
 from gateway.open_answers import OpenAnswers
+from gateway.passages import NoPassages, StoredPassages
 from gateway.profiles import Profiles
 from gateway.profiles_of import Models, profiles_of
 from gateway.settings import Settings
@@ -184,6 +185,7 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
         profiles=judges.profiles,
         gaps=evidence.gap_groups,
         documents=NoDocuments() if books is None else StoredDocuments(books.store, books.embedder),
+        passages=NoPassages() if books is None else StoredPassages(books.store),
         upload_bytes=settings.upload_bytes,
         open_answers=open_answers,
         speculation=Speculation(

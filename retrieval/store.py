@@ -66,6 +66,17 @@ class StoredDocument:
     ingested_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class StoredPassage:
+    """A passage as it is read by a person."""
+
+    id: str
+    document_id: str
+    title: str
+    url: str | None
+    text: str
+
+
 def require_fit(name: str, model: str, dimensions: int, embedder: Embedder) -> None:
     """Raises RetrievalMisconfigured unless a collection's vectors and `embedder`'s can be compared."""
     if (model, dimensions) != (embedder.model, embedder.dimensions):
@@ -192,6 +203,16 @@ class PassageStore:
 
         return await self._pool.run(read)
 
+    async def passage(self, passage_id: str, tenant: str = "default") -> StoredPassage | None:
+        """One passage of `tenant`; None where there is none."""
+
+        async def read(connection: Connection) -> StoredPassage | None:
+            async with connection.cursor(row_factory=class_row(StoredPassage)) as cursor:
+                await cursor.execute(_PASSAGE, (storable(passage_id), storable(tenant)))
+                return await cursor.fetchone()
+
+        return await self._pool.run(read)
+
     async def content_hash(self, document_id: str) -> str | None:
         """The content hash of one document; None where there is none."""
 
@@ -223,6 +244,11 @@ class PassageStore:
         return await self._pool.run(read)
 
 
+_PASSAGE = """
+SELECT p.id, p.document_id, p.title, d.url, p.text
+FROM passage p JOIN document d ON d.id = p.document_id JOIN collection c ON c.id = p.collection_id
+WHERE p.id = %s AND c.tenant = %s
+"""
 _NEWEST = """
 SELECT d.id, d.source, d.title, d.url, d.ingested_at,
        (SELECT count(*) FROM passage p WHERE p.document_id = d.id) AS passages

@@ -79,7 +79,7 @@ export class Documents {
   async #upload(files) {
     const form = new FormData();
     form.append("collection", this.collection);
-    for (const { file, name } of files) form.append("files", file, name);
+    for (const { file, name } of files) form.append("file", file, name);
     for (const { name } of files) this.#tell(name, "sending");
     try {
       const response = await send(ROUTE, { method: "POST", headers: { Accept: "text/event-stream" }, body: form });

@@ -1,6 +1,7 @@
 /** The sheet beside the answer on which a source is read: its words, and where it comes from. */
 
 import { h, icon, link, outside } from "./dom.js";
+import { send } from "./http.js";
 
 export class SourceSheet {
   constructor(dialog) {
@@ -14,6 +15,10 @@ export class SourceSheet {
     if (!source) return;
     const quotes = [...new Set(turn.citations.filter((one) => one.n === n && one.quote).map(({ quote }) => quote))];
     const address = outside(source.url);
+    const words = h("div", { class: "words" });
+    const show = (text) => words.replaceChildren(h("blockquote", {}, highlighted(text, quotes)), ...quotesApart(text, quotes));
+    show(source.snippet);
+    if (source.snippet.endsWith("…")) wholeText(source.id).then(show, () => {}); // what is shown already is kept
     this.dialog.replaceChildren(
       h(
         "div",
@@ -24,13 +29,18 @@ export class SourceSheet {
           h("h2", { id: "sheet-title" }, h("span", { class: "number" }, String(n)), source.title),
           h("button", { type: "button", class: "quiet round", "aria-label": "Close", onclick: () => this.dialog.close() }, icon("cross")),
         ),
-        h("blockquote", {}, highlighted(source.snippet, quotes)),
-        quotesApart(source.snippet, quotes),
+        words,
         address ? h("p", {}, link(address, icon("out"), "Open the document")) : h("p", { class: "hint" }, "This document has no address to open."),
       ),
     );
     this.dialog.showModal();
   }
+}
+
+/** The whole passage, of which the answer's stream brought the beginning. */
+async function wholeText(id) {
+  const passage = await (await send(`v1/passages/${encodeURIComponent(id)}`)).json();
+  return passage.text;
 }
 
 /** The passage with the words marked that the answer rests on. */
@@ -49,6 +59,6 @@ function highlighted(snippet, quotes) {
 /** Quotes from beyond what is shown of the passage. */
 function quotesApart(snippet, quotes) {
   const beyond = quotes.filter((quote) => !snippet.includes(quote));
-  if (!beyond.length) return null;
-  return h("div", {}, h("h3", { class: "label" }, "The words it rests on"), beyond.map((quote) => h("blockquote", {}, h("mark", {}, quote))));
+  if (!beyond.length) return [];
+  return [h("h3", { class: "label" }, "The words it rests on"), ...beyond.map((quote) => h("blockquote", {}, h("mark", {}, quote)))];
 }

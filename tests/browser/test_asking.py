@@ -1,15 +1,18 @@
 """The page as a person uses it: a question, what is being done about it, and each of the ways in which it ends."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from playwright.async_api import Browser, expect
 
 from gateway.keys import Keys
 from gateway.providers.scripted import ScriptedGenerator
+from retrieval.passage import Passage
+from retrieval.store import StoredPassage
 from tests.support.browser import visit
-from tests.support.gateway_app import eventually, running, scripted_house
+from tests.support.fakes import FakeRetriever
+from tests.support.gateway_app import eventually, running, scripted_house, with_parts
 
 pytestmark = pytest.mark.anyio
 
@@ -58,6 +61,31 @@ async def test_a_search_that_is_corrected_is_shown_as_it_happens_and_nothing_of_
         steps = await turn.locator(".steps li").all_inner_texts()
         assert steps[1] == "Found nothing on “the price (search 1)”"
         assert steps[2].startswith("Searching again for “")
+
+
+@dataclass(frozen=True, slots=True)
+class Shelved:
+    """Passages whole (gateway.passages.Passages)."""
+
+    text: str
+
+    async def passage(self, passage_id: str) -> StoredPassage:
+        return StoredPassage(passage_id, "doc", "Title 1", None, self.text)
+
+
+async def test_a_source_that_came_in_short_is_opened_whole(browser: Browser) -> None:
+    long = "Green tea is steeped at eighty degrees. " * 12 + "Never longer."
+    found = Passage("a:0", "a", "Tea", long)
+    house = with_parts(scripted_house(), retriever=FakeRetriever([(0.0, (found,))]))
+    async with (
+        running(replace(house, passages=Shelved(long))) as server,
+        visit(browser, server.base_url) as visitor,
+    ):
+        turn = await visitor.asked("Where is it? [[tokens=4]]")
+        await turn.locator(".source").click()
+        await expect(visitor.page.get_by_role("dialog")).to_contain_text("Never longer.")
+        (asked,) = [request.url for request in visitor.requests if "/v1/passages/" in request.url]
+        assert asked.endswith("/v1/passages/a%3A0")
 
 
 async def test_a_refusal_cannot_be_taken_for_an_answer_and_names_the_nearest_passages(browser: Browser) -> None:
