@@ -31,8 +31,8 @@ from streaming.gate import (
     Spent,
     Step,
     Ungrounded,
-    room_bytes,
     text_bytes,
+    weight,
 )
 from streaming.ledger import CHARACTERS_PER_TOKEN, Ledger
 from streaming.mailbox import Mailbox
@@ -142,7 +142,7 @@ class Race:
         if step.close:
             self._close("discarded")
         if step.dropped and self._drafting is not None:
-            self._drafting.room.give(room_bytes(step.dropped))
+            self._drafting.room.give(weight(step.dropped))
         if step.close:
             await turns(CLOSING_TURNS)
         if step.draft_from is not None and not self._draft(gate.draft, step.draft_from):
@@ -197,7 +197,7 @@ class Race:
             self._drafting.release()
         await self._emit(said(pieces))
         if self._drafting is not None:
-            self._drafting.room.give(room_bytes(pieces))
+            self._drafting.room.give(weight(pieces))
 
     async def _show_sources(self) -> None:
         attempt = self._contest.attempt
@@ -228,7 +228,7 @@ class Race:
             number,
             self._racers.generator,
             prompt,
-            Room(self._hold_bytes),
+            Room(self._hold_bytes, self._limits.hold_bytes),
             self._signals.put,
             self._ledger.open(),
             self._racers.observer,

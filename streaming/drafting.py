@@ -9,7 +9,7 @@ from anyio.abc import TaskGroup
 
 from retrieval.faults import GatewayFault
 from streaming.facts import DraftClosed, DraftStarted
-from streaming.gate import Drafted, DraftFailed, Signal, room_bytes, text_bytes
+from streaming.gate import Drafted, DraftFailed, Signal, text_bytes, weight
 from streaming.ledger import Entry
 from streaming.ports import Draft, Generator, Observer, Piece, Prompt, Stopped, Text, Usage
 from streaming.room import Room
@@ -123,7 +123,7 @@ class Drafting:
         ready: list[Piece] = []
         for piece in pieces:
             for part in cut(piece, min(TOKEN_LIMIT_BYTES, self.room.limit_bytes)):
-                size = room_bytes((part,))
+                size = weight((part,))
                 if not self.room.fits(size):
                     self._say(ready)
                     ready = []

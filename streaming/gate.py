@@ -18,6 +18,7 @@ from grading.grade import Grade
 from retrieval.faults import GatewayFault
 from streaming.faults import AnswerIncomplete
 from streaming.ports import Cited, Piece, Stopped, StopReason, Text
+from streaming.room import Weight
 
 QUOTE_BYTES = 8_192  # a quote is a piece of a passage; of a longer one no more is counted, so that any one fits
 
@@ -146,8 +147,8 @@ class Gate:
 
     @property
     def held_bytes(self) -> int:
-        """What is now held, as `room_bytes` counts it."""
-        return room_bytes(self.held)
+        """Bytes of text and quotes that are now held."""
+        return sum(weight(self.held))
 
     def step(self, signal: Signal) -> Step:
         """What follows from `signal`. Signals of an earlier draft, or after the end, change nothing."""
@@ -232,16 +233,16 @@ def text_bytes(pieces: Iterable[Piece]) -> int:
     return size
 
 
-def room_bytes(pieces: Iterable[Piece]) -> int:
-    """What `pieces` count for against the bound on what is held: their text, and of each citation's quote at most QUOTE_BYTES.
+def weight(pieces: Iterable[Piece]) -> Weight:
+    """What `pieces` count for against the bounds on what is held; of each citation's quote at most QUOTE_BYTES.
 
     Lean as `text_bytes`: it is asked twice for every token.
     """
-    size = 0
+    text = quotes = 0
     for piece in pieces:
         if isinstance(piece, Text):
-            text = piece.text
-            size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+            said = piece.text
+            text += len(said) if said.isascii() else len(said.encode("utf-8", "surrogatepass"))
         elif isinstance(piece, Cited) and piece.quote is not None:
-            size += min(QUOTE_BYTES, text_bytes((Text(piece.quote),)))
-    return size
+            quotes += min(QUOTE_BYTES, text_bytes((Text(piece.quote),)))
+    return text, quotes

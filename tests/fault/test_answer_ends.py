@@ -13,7 +13,7 @@ from streaming.budget import Limits, Verify
 from streaming.events import Done, Event, Failed, Refusal, Token
 from streaming.faults import GeneratorUnavailable
 from streaming.halt import Halt
-from streaming.ports import Cited, Stopped, StopReason, Text, Turn, Usage
+from streaming.ports import Cited, Decision, Stopped, StopReason, Text, Turn, Usage
 from tests.support.clock import run_virtual
 from tests.support.fakes import DraftScript, FakeGenerator, FakeGrader, FakeRetriever, FakeVerifier, passages
 from tests.support.loop import QUESTION, Loop, play
@@ -105,3 +105,23 @@ def test_citations_that_are_dropped_give_their_room_back(backend: str, quote: st
     loop.grader = FakeGrader([(1.0, Grade(Verdict.SUFFICIENT, relevant=(1,)))])
     play(backend, loop)
     assert (loop.text, loop.of(Done)[0].path) == ("x" * 40, "clean")
+
+
+class Narrow:
+    """Drafts at once, and lets a draft hold eight tokens before its verdict (streaming.ports.Speculator)."""
+
+    def decide(self, question: str, passages: object) -> Decision:
+        return Decision(0.0, "likely", 0.9, hold_tokens=8)
+
+    def learn(self, fact: object) -> None: ...
+
+
+def test_quotes_do_not_count_as_tokens_that_may_be_wasted(backend: str) -> None:
+    """Eight tokens are 32 bytes of text: a citation's quote, for which no model was paid, takes nothing from them."""
+    cited = tuple((0.0, (Text("four"), Cited(1, at * 4, at * 4 + 4, "q" * 500))) for at in range(12))
+    read_at: list[float] = []
+    loop = answering(DraftScript((*cited, STOP)), speculator=Narrow())
+    loop.generator.on_resume = lambda _draft: read_at.append(anyio.current_time())
+    play(backend, loop)
+    assert [at < 1.0 for at in read_at] == [True] * 8 + [False] * 5
+    assert loop.text == "four" * 12
