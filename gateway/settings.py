@@ -238,6 +238,7 @@ class Settings(BaseSettings):
             max_retries=self.max_retries,
             deadline_s=self.deadline_s,
             grade_timeout_s=self.grade_timeout_s,
+            silence_s=self.read_s,
             output_tokens=self.output_tokens,
             total_output_tokens=self.total_output_tokens or DRAFTS_IN_ALL * self.output_tokens,
             total_input_tokens=self.total_input_tokens,

@@ -229,6 +229,7 @@ class Race:
             self._racers.generator,
             prompt,
             Room(self._hold_bytes, self._limits.hold_bytes),
+            self._limits.silence_s,
             self._signals.put,
             self._ledger.open(),
             self._racers.observer,

@@ -37,12 +37,13 @@ class Limits:
     """The bounds of one answer. `max_retries` corrections follow the first attempt at most; times in seconds.
 
     `output_tokens` are one draft's at most; the totals are of all drafts together, discarded ones too.
-    `external_searches` are searches of sources outside the house.
+    `silence_s` is the longest that a model may keep a draft waiting. `external_searches` are searches of sources outside the house.
     """
 
     max_retries: int = 1
     deadline_s: float = 60.0
     grade_timeout_s: float = 10.0
+    silence_s: float = 20.0
     output_tokens: int = 1024
     total_output_tokens: int = 4_096
     total_input_tokens: int = 200_000

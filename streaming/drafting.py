@@ -13,6 +13,7 @@ from streaming.gate import Drafted, DraftFailed, Signal, text_bytes, weight
 from streaming.ledger import Entry
 from streaming.ports import Draft, Generator, Observer, Piece, Prompt, Stopped, Text, Usage
 from streaming.room import Room
+from streaming.silence import Silence
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class Drafting:
         generator: Generator,
         prompt: Prompt,
         room: Room,
+        silence_s: float,
         report: Callable[[Signal], None],
         entry: Entry,
         observer: Observer,
@@ -42,6 +44,7 @@ class Drafting:
         self._prompt = prompt
         self._report = report
         self._observer = observer
+        self._silence = Silence(silence_s)
         self._scope = CancelScope()
         self._go = anyio.Event()
         self._outcome: str | None = None
@@ -101,9 +104,11 @@ class Drafting:
     async def _read(self) -> None:
         draft: Draft | None = None
         try:
-            draft = await self._generator.draft(self._prompt)
-            async for pieces in draft:
-                await self._pass_on(pieces)
+            with self._silence.watched():
+                draft = await self._generator.draft(self._prompt)
+                async for pieces in draft:
+                    self._silence.broken()
+                    await self._pass_on(pieces)
         except GatewayFault as fault:
             self._fail(fault)
         except Exception as error:  # a fault without a name is still only this draft's
@@ -127,7 +132,8 @@ class Drafting:
                 if not self.room.fits(size):
                     self._say(ready)
                     ready = []
-                    await self.room.wait_for(size)
+                    with self._silence.ours():
+                        await self.room.wait_for(size)
                 self.room.take(size)
                 ready.append(part)
         self._say(ready)

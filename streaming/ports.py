@@ -80,7 +80,7 @@ class Draft(Protocol):
     """An answer being generated. One task opens, reads and closes it."""
 
     def __aiter__(self) -> AsyncIterator[tuple[Piece, ...]]:
-        """Batches of pieces: what one read from upstream brought, in order, never empty.
+        """Batches of pieces: what one read from upstream brought, in order. An empty one says that the model is at work.
 
         Text pieces joined are the answer; a `Cited` comes after the text it covers. The last piece of the last batch is `Stopped`, and
         there is exactly one; a stream that ends otherwise raises AnswerIncomplete. Raises subclasses of GeneratorFault.

@@ -15,6 +15,7 @@ from streaming.drafting import count
 from streaming.faults import AnswerIncomplete, GeneratorOverloaded, GeneratorUnavailable
 from streaming.ledger import Entry
 from streaming.ports import Cited, Piece, Stopped, StopReason, Usage
+from streaming.silence import Silence
 from tests.support.generators import prompt, read, read_into, text_of
 from tests.support.messages_api import MessagesApi, messages_api
 
@@ -108,10 +109,24 @@ async def test_citations_cover_the_text_of_their_block_in_characters() -> None:
     assert [(n, text[start:end]) for n, start, end, _ in cited(pieces)] == list(zip((2, 4, 2), blocks, strict=True))
 
 
-async def test_pings_alone_do_not_keep_a_silent_model_alive() -> None:
-    async with claude(read_s=0.3) as (generator, _):
-        with pytest.raises(GeneratorUnavailable, match=r"nothing but pings for 0\.3 s"), anyio.fail_after(5):
-            await read(await generator.draft(prompt("q [[fault=stall@5]] [[wire: ping_ms=50]]")))
+async def test_pings_alone_say_nothing_of_a_model() -> None:
+    async with claude() as (generator, _):
+        stalled = await generator.draft(prompt("q [[fault=stall@0]] [[wire: ping_ms=20]]"))
+        batches = aiter(stalled)
+        while await anext(batches) == ():  # the events that open the message
+            pass
+        with anyio.move_on_after(0.3) as pinged:
+            await anext(batches)
+        await stalled.aclose()
+        assert pinged.cancelled_caught
+
+
+async def test_a_model_that_thinks_is_at_work_and_says_nothing() -> None:
+    thought = b'{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}'
+    batches: list[tuple[Piece, ...]] = []
+    fault = await fault_from_peer(BEGUN, *[framed(thought)] * 3, pause_s=0.05, batches=batches)
+    assert isinstance(fault, AnswerIncomplete)
+    assert set(batches[1:]) == {()}
 
 
 async def test_a_finished_answer_gives_its_connection_back() -> None:
@@ -203,8 +218,19 @@ async def test_a_chunk_that_is_not_framed_as_one_keeps_nobody_waiting(pause_s: f
     assert isinstance(fault, GeneratorUnavailable)
 
 
-async def fault_from_peer(*answer: bytes, pause_s: float = 0.0, stays: bool = False) -> GatewayFault | None:
-    """What a draft fails with whose peer answers any request with these bytes, then closes, or stays and says no more."""
+def framed(data: bytes) -> bytes:
+    """An event as a chunk of an HTTP body."""
+    event = b"event: content_block_delta\ndata: " + data + b"\n\n"
+    return b"%x\r\n%b\r\n" % (len(event), event)
+
+
+async def fault_from_peer(
+    *answer: bytes, pause_s: float = 0.0, stays: bool = False, batches: list[tuple[Piece, ...]] | None = None
+) -> GatewayFault | None:
+    """What a draft fails with whose peer answers any request with these bytes, then closes, or stays and says no more.
+
+    It is read as an answer reads it, within a limit on the model's silence.
+    """
     fault: GatewayFault | None = None
 
     async def serve(stream: SocketStream) -> None:
@@ -221,8 +247,14 @@ async def fault_from_peer(*answer: bytes, pause_s: float = 0.0, stays: bool = Fa
         port = listener.extra(SocketAttribute.local_port)
         client = open_client("a-key", f"http://127.0.0.1:{port}", connect_s=1, read_s=0.3)
         try:
-            with anyio.fail_after(5):
-                await read_into([], AnthropicGenerator(client, "claude-scripted"), prompt("q"))
+            with anyio.fail_after(5), Silence(0.6).watched():
+                draft = await AnthropicGenerator(client, "claude-scripted").draft(prompt("q"))
+                try:
+                    async for batch in draft:
+                        if batches is not None:
+                            batches.append(batch)
+                finally:
+                    await draft.aclose()
         except GatewayFault as raised:
             fault = raised
         finally:

@@ -265,6 +265,34 @@ def test_a_frozen_client_stops_the_reading_of_a_released_draft(backend: str) -> 
     assert generator.drafts[0].pulled_bytes <= 1100
 
 
+def test_a_model_that_falls_silent_is_left_and_drafted_from_once_more(backend: str) -> None:
+    """Before the first token and between two. A batch without pieces is no silence."""
+    limits = Limits(silence_s=5.0, grade_timeout_s=50)
+    for early in ((), ((0.0, (Text("a"),)),)):
+        silent = DraftScript((*early, (6.0, (Text("late"),)), STOP))
+        thinking = DraftScript((*((4.0, ()),) * 5, (4.0, (Text("b"),)), STOP))
+        generator = FakeGenerator([silent, thinking])
+        stage = play(backend, Stage(FakeGrader([(40.0, GOOD)]), generator, limits=limits))
+        assert "".join(event.text for event in stage.of(Token)) == "b"
+        assert generator.drafts[0].close_began_at is not None
+        assert 4.5 <= generator.drafts[0].close_began_at <= 5.0
+
+
+def test_two_silences_are_a_fault(backend: str) -> None:
+    silent = drafts((6.0, (Text("late"),)), STOP)
+    stage = play(backend, Stage(FakeGrader([(0.0, GOOD)]), silent, limits=Limits(silence_s=5.0)))
+    assert [event.type for event in stage.of(Failed)] == ["generator_unavailable"]
+    assert stage.at(Failed) <= 10.0
+
+
+def test_a_wait_for_the_verdict_or_the_client_is_no_silence_of_the_model(backend: str) -> None:
+    generator = drafts(*(((0.0, (Text("x" * 100),)),) * 20), STOP)
+    limits = Limits(hold_bytes=300, silence_s=1.0, grade_timeout_s=50)
+    stage = play(backend, Stage(FakeGrader([(30.0, GOOD)]), generator, limits=limits))
+    assert "".join(event.text for event in stage.of(Token)) == "x" * 2000
+    assert len(generator.drafts) == 1
+
+
 def test_never_drafts_only_after_the_verdict_and_only_from_relevant_passages(backend: str) -> None:
     generator = drafts((1.0, (Text("a"), Cited(2, 0, 1))), STOP)
     stage = play(

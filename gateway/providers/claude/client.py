@@ -6,7 +6,6 @@ goes out in one write, and a token costs 80 microseconds of processor instead of
 
 import json
 from collections.abc import Mapping
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -103,12 +102,6 @@ async def post_message(client: AsyncAnthropic, body: Mapping[str, Any], *, strea
         content=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(),
         options={"headers": STREAM_HEADERS if stream else HEADERS},
     )
-
-
-def read_limit_s(client: AsyncAnthropic) -> float:
-    """The longest silence that `client` bears."""
-    limit = client.timeout.read if isinstance(client.timeout, Timeout) else client.timeout
-    return inf if limit is None else limit
 
 
 CLIENT_ERRORS = (APIError, httpx2.RequestError)

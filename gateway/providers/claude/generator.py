@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from gateway.providers.claude.client import CLIENT_ERRORS, our_fault, post_message, read_limit_s
+from gateway.providers.claude.client import CLIENT_ERRORS, our_fault, post_message
 from gateway.providers.claude.decoder import Decoder
-from gateway.providers.claude.faults import unavailable
 from gateway.providers.claude.request import citable, messages
 from grading.prompts import GENERATOR_SYSTEM
 from streaming.ports import Piece, Prompt
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 # How long the end of the body is waited for after `message_stop`, before the stop is handed on: the last chunk comes with the event or
 # right after it, and only a body read to its end gives its connection back (a new one costs a TCP and a TLS handshake).
 BODY_END_LIMIT_S = 0.05
-SILENCE_GRACE_S = 0.5  # the client's own limit comes first; but after broken chunk framing aiohttp 3.14 forgets it
 
 
 class AnthropicGenerator:
@@ -47,23 +45,21 @@ class AnthropicGenerator:
         except CLIENT_ERRORS as error:
             raise our_fault(error, self.name) from error
         decoder = Decoder(tuple(n for n, _ in citable(prompt)), self.name)
-        return AnthropicDraft(response, decoder, self.name, read_limit_s(self._client))
+        return AnthropicDraft(response, decoder, self.name)
 
 
 class AnthropicDraft:
-    """One streamed answer. A batch is what one chunk of the body brought.
+    """One streamed answer. A batch is what one chunk of the body brought; empty where the model is at work and says nothing (it thinks).
 
-    `silence_s` bounds how long pings alone keep it waiting; without them the client's own limit on a read does.
+    Pings bring no batch: a service is not at work because it keeps the connection open.
     """
 
-    def __init__(self, response: "Response", decoder: Decoder, model: str, silence_s: float) -> None:
+    def __init__(self, response: "Response", decoder: Decoder, model: str) -> None:
         self._response = response
         self._chunks = response.aiter_bytes()
         self._decoder = decoder
         self._model = model
-        self._silence_s = silence_s
         self._heard = 0
-        self._silent_since_s: float | None = None
         self._is_read = False
 
     def __aiter__(self) -> AsyncIterator[tuple[Piece, ...]]:
@@ -77,8 +73,8 @@ class AnthropicDraft:
             if data is None:
                 break
             pieces = self._decoder.feed(data)
-            self._mind_silence()
-            if pieces:
+            if pieces or self._decoder.heard > self._heard:
+                self._heard = self._decoder.heard
                 return pieces
         if self._decoder.is_ended:
             await self._read_end_of_body()
@@ -94,10 +90,7 @@ class AnthropicDraft:
     async def _read(self) -> bytes | None:
         """The next chunk of the body; None at its end, which may be a broken one once the stop reason is known."""
         try:
-            with anyio.fail_after(self._silence_s + SILENCE_GRACE_S):
-                return await anext(self._chunks, None)
-        except TimeoutError as error:
-            raise unavailable("was silent for too long") from error
+            return await anext(self._chunks, None)
         except CLIENT_ERRORS as error:
             if self._decoder.is_stopping:
                 return None
@@ -107,13 +100,3 @@ class AnthropicDraft:
         with anyio.move_on_after(BODY_END_LIMIT_S), suppress(*CLIENT_ERRORS):  # the answer is whole, come what may
             while await anext(self._chunks, None) is not None:
                 pass
-
-    def _mind_silence(self) -> None:
-        if self._decoder.heard > self._heard:
-            self._heard, self._silent_since_s = self._decoder.heard, None
-            return
-        now_s = anyio.current_time()
-        if self._silent_since_s is None:
-            self._silent_since_s = now_s
-        elif now_s - self._silent_since_s > self._silence_s:
-            raise unavailable(f"sent nothing but pings for {self._silence_s:g} s")
