@@ -19,7 +19,8 @@ from gateway.request_trace import RequestTrace
 from gateway.sse import Frames, stream
 from gateway.traced import traced
 from gateway.whole import Whole
-from streaming.answer import Ask, answer
+from streaming.answer import answer
+from streaming.ask import Ask
 from streaming.attempt import Emit
 from streaming.events import Done, Failed, Path
 from streaming.halt import Halt

@@ -28,7 +28,7 @@ from gateway.request import AnswerRequest
 from gateway.request_trace import RequestTrace
 from gateway.resume import Place, Wish, asked_again, is_about_keeping, send_nothing
 from retrieval.faults import GatewayFault
-from streaming.answer import Ask
+from streaming.ask import Ask
 from streaming.attempt import Emit
 from streaming.halt import Halt
 from streaming.wire.format import Json, Wire

@@ -16,7 +16,7 @@ from gateway.problems import InvalidRequest, status_of
 from gateway.profiles import Profiles
 from gateway.request import AnswerRequest, bad_fields, invalid
 from retrieval.faults import GatewayFault
-from streaming.answer import Ask
+from streaming.ask import Ask
 from streaming.wire import openai
 from streaming.wire.format import Json
 

@@ -157,7 +157,8 @@ async def ask_here(settings: Settings, question: str, collection: str, screen: S
     """Answers on the screen; the path that the answer took."""
     from gateway.request import Options, clean_collection, clean_question
     from gateway.wiring import wired
-    from streaming.answer import Ask, answer
+    from streaming.answer import answer
+    from streaming.ask import Ask
 
     asked = Ask(secrets.token_hex(12), secrets.token_hex(16), clean_question(question), clean_collection(collection))
     async with wired(settings) as built:

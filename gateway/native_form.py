@@ -4,7 +4,7 @@ from gateway.answers import Asked
 from gateway.problems import body_of
 from gateway.request import answer_request
 from retrieval.faults import GatewayFault
-from streaming.answer import Ask
+from streaming.ask import Ask
 from streaming.wire import native
 from streaming.wire.format import Json
 from streaming.wire.told import Told

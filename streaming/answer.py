@@ -18,7 +18,7 @@ from retrieval.ports import Query, Reranker
 from retrieval.searcher import Search, Searcher
 from retrieval.sources import Source
 from streaming import recall
-from streaming.ask import Ask as Ask
+from streaming.ask import Ask
 from streaming.attempt import Contest, Emit, Race, Racers
 from streaming.budget import Limits, Verify
 from streaming.drafting import unnamed

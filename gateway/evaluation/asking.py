@@ -14,7 +14,8 @@ from grading.ports import Grader
 from grading.words import words
 from retrieval.evidence import without_repeats
 from retrieval.passage import Passage
-from streaming.answer import Ask, Parts, answer
+from streaming.answer import Parts, answer
+from streaming.ask import Ask
 from streaming.budget import Limits
 from streaming.events import Event, Failed, Path, Refusal, Retry, Sources, Token
 from streaming.facts import Fact

@@ -11,7 +11,8 @@ from grading.faults import GraderUnavailable
 from grading.grade import Grade, Verdict
 from retrieval.passage import Passage
 from retrieval.sources import house
-from streaming.answer import Ask, Parts, answer
+from streaming.answer import Parts, answer
+from streaming.ask import Ask
 from streaming.attempt import said
 from streaming.budget import Limits
 from streaming.drafting import TOKEN_LIMIT_BYTES, cut

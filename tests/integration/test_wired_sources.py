@@ -10,7 +10,8 @@ from gateway.request import Options
 from gateway.settings import read_settings
 from gateway.wiring import Wired, wired
 from retrieval.ingest import ingest
-from streaming.answer import Ask, answer
+from streaming.answer import answer
+from streaming.ask import Ask
 from streaming.events import Event, Refusal, Status, Token
 from streaming.recall import FROM_CACHE
 from tests.support.postgres import emptied

@@ -18,7 +18,8 @@ from grading.faults import GraderUnavailable, RewriterUnavailable
 from grading.grade import Grade, Verdict
 from retrieval.faults import RetrievalUnavailable
 from retrieval.sources import Source
-from streaming.answer import Ask, Parts, answer
+from streaming.answer import Parts, answer
+from streaming.ask import Ask
 from streaming.budget import Limits, Verify
 from streaming.drafting import CLOSE_LIMIT_S
 from streaming.events import Citation, Done, Event, Failed, Refusal, Retry, Sources, Started, Token, Verification

@@ -14,7 +14,8 @@ from gateway.conventions import OUTCOME, Outcome
 from gateway.request_trace import RequestTrace
 from gateway.telemetry import Telemetry
 from gateway.traced import traced
-from streaming.answer import Ask, Parts, answer
+from streaming.answer import Parts, answer
+from streaming.ask import Ask
 from streaming.budget import Limits
 from streaming.events import Event, Path, Token
 from tests.support.clock import run_virtual
