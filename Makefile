@@ -6,7 +6,7 @@ DOCS ?= docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs
+.PHONY: help run test test-openwebui browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -20,6 +20,9 @@ test: $(VENV)/.dev ## The whole suite: real Postgres, real sockets, no key neede
 
 browser: $(VENV)/.dev ## A Chromium for the tests of the page, where there is none (without one they are skipped)
 	@sh tests/browser/install.sh $(BIN)/python
+
+test-openwebui: $(VENV)/.dev ## Open WebUI in a browser, in front of the gateway (installs 1 GB, once)
+	@venv="$$(sh tests/clients/install_openwebui.sh $(PYTHON))" && OPENWEBUI="$$venv" $(BIN)/pytest tests/clients/openwebui.py $(ARGS)
 
 check: $(VENV)/.dev ## Lint, strict types and the direction of imports
 	$(BIN)/ruff check .
