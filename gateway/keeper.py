@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from gateway.open_answers import OpenAnswers
 from gateway.problems import IdempotencyKeyReused, TooManyKept
 from gateway.recording import Recording, Source
-from gateway.recordings import Claim, Held, Recordings, SharedSource
+from gateway.recordings import Claim, Held, Recordings, SharedSource, State
 from retrieval.faults import GatewayFault
 from streaming.attempt import Emit
 from streaming.events import Done, Event, Failed
@@ -36,6 +36,8 @@ SWEEP_EVERY_S = 15.0
 LAST_SHARE_S = 2.0
 CLAIM_LIMIT_S = 1.0  # of a database that is away; else it takes 2 ms
 READ_WITHIN_S = 3.0  # three times what a reader elsewhere lets pass between two traces of it
+
+LOCKS = 64  # for keys that are claimed at once: a database that is slow holds up one of these, not every key
 
 Run = Callable[[Emit, Halt], Awaitable[None]]
 
@@ -70,7 +72,7 @@ class Keeper:
     shared: Recordings | None = None
     _kept: dict[str, Kept] = field(default_factory=dict)
     _keys: dict[tuple[str, str], str] = field(default_factory=dict)
-    _claiming: anyio.Lock = field(default_factory=anyio.Lock)
+    _claiming: tuple[anyio.Lock, ...] = field(default_factory=lambda: tuple(anyio.Lock() for _ in range(LOCKS)))
 
     @property
     def count(self) -> int:
@@ -89,7 +91,9 @@ class Keeper:
         """
         if claim.key is None:
             return await self._start(claim, run, open_answers)
-        async with self._claiming:  # two requests with one key at once: one starts, the other finds it
+        async with self._claiming[
+            hash((claim.owner, claim.key)) % LOCKS
+        ]:  # two requests with one key at once: one starts, the other finds it
             held = self._held_here(claim)
             if held is not None:
                 return agreed(held.claim.digest, claim, held.recording)
@@ -115,7 +119,7 @@ class Keeper:
                 self._forget(kept)
         held = None if self.shared is None else await self.shared.find(answer_id, owner)
         if held is not None and self.shared is not None:
-            await self.shared.forget(answer_id)
+            await self.shared.stop(answer_id)
         return held is not None or (kept is not None and kept.claim.owner == owner)
 
     def _held_here(self, claim: Claim) -> Kept | None:
@@ -260,12 +264,17 @@ class Keeper:
         try:
             if not kept.is_claimed:
                 await self._claim(shared, kept)
-            if not await shared.append(kept.claim.answer_id, chunks, expires_s) and kept.is_claimed:
-                kept.stopped.set()  # somebody stopped it elsewhere
+            state = await shared.append(kept.claim.answer_id, chunks, expires_s)
         except Exception as error:
             log.warning("answer %s cannot be resumed elsewhere for now: %s", kept.claim.answer_id, type(error).__name__)
-        else:
-            kept.shared_to = chunks[-1].last if chunks and kept.is_claimed else kept.shared_to
+            return
+        match state:
+            case State.KEPT:
+                kept.shared_to = chunks[-1].last if chunks else kept.shared_to
+            case State.STOPPED:
+                kept.stopped.set()
+            case State.GONE:  # a database that has crashed comes back without recordings: it is told all of it anew
+                kept.is_claimed, kept.shared_to = False, 0
 
     async def _ended(self, kept: Kept) -> None:
         """Keeps a finished answer for a while; of one that was given up nothing is left."""

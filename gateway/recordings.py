@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Protocol
 
 import anyio
@@ -43,6 +44,14 @@ class Stored:
     is_lost: bool
 
 
+class State(Enum):
+    """What a recording is for who adds to it."""
+
+    KEPT = auto()
+    STOPPED = auto()  # by a `stop`
+    GONE = auto()  # as after a crash of the database
+
+
 class Recordings(Protocol):
     """Where recordings are shared. Methods raise RetrievalUnavailable; each is short and holds nothing when it returns."""
 
@@ -50,10 +59,10 @@ class Recordings(Protocol):
         """Makes room for a recording, for `expires_s` at most; None. Where its key is taken nothing is made: who holds the key."""
         ...
 
-    async def append(self, answer_id: str, chunks: Sequence[Chunk], expires_s: float | None) -> bool:
-        """Adds chunks, and a sign of life. With `expires_s` the recording is complete, and is kept so long.
+    async def append(self, answer_id: str, chunks: Sequence[Chunk], expires_s: float | None) -> State:
+        """Adds chunks, and a sign of life; what state the recording is in. With `expires_s` it is complete, and is kept so long.
 
-        Whether there is such a recording (still).
+        Only to a kept one is anything added.
         """
         ...
 
@@ -71,6 +80,10 @@ class Recordings(Protocol):
 
     async def release(self, answer_id: str) -> None:
         """Gives the recording's key free; the recording stays."""
+        ...
+
+    async def stop(self, answer_id: str) -> None:
+        """Nobody can find or read the recording any more, and who adds to it is told."""
         ...
 
     async def forget(self, answer_id: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.recording import Chunk
-from gateway.recordings import LOST_S, Claim, Held, Stored
+from gateway.recordings import LOST_S, Claim, Held, State, Stored
 from retrieval.pool import Connection, Pool
 
 CHUNKS_AT_ONCE = 500  # of one look; a reader comes again for the rest
@@ -30,19 +30,25 @@ INSERT INTO recording_chunk (answer_id, first, last, frames) VALUES (%s, %s, %s,
 """
 _GROW = """
 UPDATE recording SET alive_at = clock_timestamp(), last = greatest(last, %(last)s), is_ended = is_ended OR %(is_ended)s,
-    expires_at = CASE WHEN %(is_ended)s THEN clock_timestamp() + %(expires_s)s * interval '1 second' ELSE expires_at END
-WHERE answer_id = %(answer_id)s
+    expires_at = CASE WHEN %(is_ended)s AND isfinite(expires_at)
+                 THEN clock_timestamp() + %(expires_s)s * interval '1 second' ELSE expires_at END
+WHERE answer_id = %(answer_id)s RETURNING isfinite(expires_at)
 """
 _STATE = """
 SELECT last, is_ended, NOT is_ended AND alive_at < clock_timestamp() - %(lost_s)s * interval '1 second',
        read_at IS NULL OR read_at < clock_timestamp() - %(every_s)s * interval '1 second'
-FROM recording WHERE answer_id = %(answer_id)s
+FROM recording WHERE answer_id = %(answer_id)s AND isfinite(expires_at)
 """
 _CHUNKS = """
 SELECT first, last, frames FROM recording_chunk
 WHERE answer_id = %(answer_id)s AND last > %(after)s ORDER BY last LIMIT %(limit)s
 """
 _MARK = "UPDATE recording SET read_at = clock_timestamp() WHERE answer_id = %(answer_id)s"
+_STOP = "UPDATE recording SET key = NULL, expires_at = '-infinity' WHERE answer_id = %s"  # it expires when its server has seen that
+_SWEEP = """
+DELETE FROM recording WHERE expires_at < clock_timestamp()
+    AND (isfinite(expires_at) OR alive_at < clock_timestamp() - %s * interval '1 second')
+"""
 _IS_READ = """
 SELECT 1 FROM recording WHERE answer_id = %s AND read_at > clock_timestamp() - %s * interval '1 second'
 """
@@ -75,7 +81,7 @@ class StoredRecordings:
 
         return await self._pool.run(insert)
 
-    async def append(self, answer_id: str, chunks: Sequence[Chunk], expires_s: float | None) -> bool:
+    async def append(self, answer_id: str, chunks: Sequence[Chunk], expires_s: float | None) -> State:
         rows = [(answer_id, chunk.first, chunk.last, chunk.frames) for chunk in chunks]
         values = {
             "answer_id": answer_id,
@@ -84,12 +90,14 @@ class StoredRecordings:
             "expires_s": expires_s or 0.0,
         }
 
-        async def insert(connection: Connection) -> bool:
+        async def insert(connection: Connection) -> State:
             async with connection.transaction():
-                grown = await connection.execute(_GROW, values)
-                if rows and grown.rowcount:
+                row = await (await connection.execute(_GROW, values)).fetchone()
+                if row is None:
+                    return State.GONE
+                if row[0] and rows:
                     await connection.cursor().executemany(_APPEND, rows)
-                return grown.rowcount > 0
+                return State.KEPT if row[0] else State.STOPPED
 
         return await self._pool.run(insert)
 
@@ -130,11 +138,14 @@ class StoredRecordings:
     async def release(self, answer_id: str) -> None:
         await self._execute("UPDATE recording SET key = NULL WHERE answer_id = %s", answer_id)
 
+    async def stop(self, answer_id: str) -> None:
+        await self._execute(_STOP, answer_id)
+
     async def forget(self, answer_id: str) -> None:
         await self._execute("DELETE FROM recording WHERE answer_id = %s", answer_id)
 
     async def sweep(self) -> None:
-        await self._execute("DELETE FROM recording WHERE expires_at < clock_timestamp()")
+        await self._execute(_SWEEP, LOST_S)
 
     async def _execute(self, statement: str, *values: object) -> None:
         async def run(connection: Connection) -> None:

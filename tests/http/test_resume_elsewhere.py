@@ -152,6 +152,16 @@ async def test_an_answer_whose_server_is_gone_ends_with_failed_and_done(database
         assert ids == list(range(1, len(ids) + 1))
 
 
+async def test_a_database_that_comes_back_without_recordings_is_told_them_anew(database_url: str) -> None:
+    async with two(database_url) as (here, there, _):
+        answer_id = await left(here, b"event: token", "Is it? [[grade_ms=1 ttft_ms=1 tps=40 tokens=60]]")
+        rows(database_url, "DELETE FROM recording WHERE answer_id = %s", answer_id)  # as a crash of the server does
+        known = "SELECT 1 FROM recording_chunk WHERE answer_id = %s AND first = 1"
+        await eventually(lambda: rows(database_url, known, answer_id), 10.0)
+        _, read = await resumed(there, answer_id)
+        assert (read.events[0][1], read.events[-1][2]["path"]) == ("started", "clean")
+
+
 async def test_what_has_expired_is_swept_and_a_dead_server_s_key_is_free_again(database_url: str) -> None:
     async with open_pool(database_url, size=1) as pool:
         recordings = StoredRecordings(pool)
