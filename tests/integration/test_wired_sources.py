@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from gateway.decision_log import DecisionLog
+from gateway.decisions import NoDecisions
 from gateway.request import Options
 from gateway.settings import read_settings
 from gateway.wiring import Wired, wired
+from grading.correct import Cause, Strategy
+from grading.grade import Verdict
 from retrieval.ingest import ingest
 from streaming.answer import answer
 from streaming.ask import Ask
@@ -100,3 +104,25 @@ async def test_a_question_that_is_not_covered_is_searched_outside_and_recorded(t
     (refusal,) = [event for event in events if isinstance(event, Refusal)]
     assert refusal.gap_id == group.id
     assert len(api.queries) == 1
+
+
+async def test_what_is_set_of_the_loop_reaches_the_house() -> None:
+    policy = "partial.gap=next_source; insufficient.empty="
+    async with wired(
+        read_settings(policy=policy, conflicts="refuse", first_search="lexical", decision_rows=0)
+    ) as built:
+        parts = built.house.parts
+        assert built.house.limits.conflicts == "refuse"
+        assert parts.policy[Verdict.PARTIAL, Cause.GAP] == (Strategy.NEXT_SOURCE,)
+        assert parts.policy[Verdict.INSUFFICIENT, Cause.EMPTY] == ()
+        assert parts.router("When does the gate open?").mode == "lexical"
+        assert isinstance(built.house.decisions, NoDecisions)
+
+
+async def test_by_default_a_question_is_searched_for_as_it_asks_and_its_attempts_are_logged() -> None:
+    async with wired(read_settings()) as built:
+        parts = built.house.parts
+        assert parts.router("ORA-00942").mode == "lexical"
+        assert parts.similarity is not None
+        assert await parts.similarity("the price of tea", "what tea costs") > 0.6
+        assert isinstance(built.house.decisions, DecisionLog)

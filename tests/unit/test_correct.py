@@ -7,6 +7,7 @@ import pytest
 from grading.correct import DEFAULT_POLICY, Cause, Corrector, Failure, Strategy
 from grading.faults import RewriterUnavailable
 from grading.grade import Grade, Verdict, consistent
+from retrieval.faults import EmbeddingFailed
 from retrieval.passage import Passage, Scalar, merge
 from retrieval.ports import Query, SearchMode
 from retrieval.searcher import Search, interleaved
@@ -98,7 +99,17 @@ async def test_a_rewrite_that_drifts_is_passed_over() -> None:
     assert await corrector(FakeRewriter("cats"), policy, similarity=far).next_search(failure(BAD)) is None
     search = await corrector(FakeRewriter("its price"), policy, similarity=near).next_search(failure(BAD))
     assert search is not None
-    assert search.text == "its price"
+    assert (search.text, search.similarity) == ("its price", 0.9)
+
+
+async def test_a_rewrite_that_cannot_be_compared_is_passed_over() -> None:
+    async def away(text: str, question: str) -> float:
+        raise EmbeddingFailed("away")
+
+    policy = (Strategy.REWRITE, Strategy.BROADEN)
+    search = await corrector(FakeRewriter("its price"), policy, similarity=away).next_search(failure(BAD))
+    assert search is not None
+    assert search.strategy == "broaden"
 
 
 async def test_a_rewriter_that_is_down_costs_its_strategies_only() -> None:
