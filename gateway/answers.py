@@ -120,8 +120,7 @@ class Answers:
         if wish is not None and wish.place is not None:
             return await self._resume(wish, wish.place, exchange, is_whole=not asked.request.stream)
         ask = ask_for(asked.request, ending.trace.trace_id)
-        if not await while_connected(exchange.receive, self._house.collections.check(ask.collection, ask.tenant)):
-            raise ClientGone
+        await self._require_collection(ask, exchange)
         if wish is not None:
             return await self._keep(wish, asked.request, ask, ending)
         answering = Answering(self._house, asked.request, ask, ending.trace, halt)
@@ -130,6 +129,12 @@ class Answers:
         else:
             await answering.send_whole(exchange, asked.whole)
         return None
+
+    async def _require_collection(self, ask: Ask, exchange: Exchange) -> None:
+        """Raises CollectionNotFound, or ClientGone. One that is known is not waited for, and nobody is watched meanwhile."""
+        known, where = self._house.collections, (ask.collection, ask.tenant)
+        if not known.knows(*where) and not await while_connected(exchange.receive, known.check(*where)):
+            raise ClientGone
 
     def _wish(self, asked: Asked, headers: Headers, body: object) -> Wish | None:
         """What is wished about keeping the answer; None, at no cost, where nothing is."""

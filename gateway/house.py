@@ -25,6 +25,10 @@ from streaming.budget import Limits, Verify
 class Collections(Protocol):
     """Knows which collections can be asked."""
 
+    def knows(self, collection: str, tenant: str) -> bool:
+        """Whether `check` has found it before."""
+        ...
+
     async def check(self, collection: str, tenant: str) -> None:
         """Returns when `collection` can be searched. Raises CollectionNotFound, RetrievalUnavailable or RetrievalMisconfigured."""
         ...

@@ -23,9 +23,13 @@ class KnownCollections:
     embedder: Embedder
     _known: set[tuple[str, str]] = field(default_factory=set)
 
+    def knows(self, collection: str, tenant: str) -> bool:
+        """As gateway.house.Collections promises."""
+        return (collection, tenant) in self._known
+
     async def check(self, collection: str, tenant: str) -> None:
         """As gateway.house.Collections promises."""
-        if (collection, tenant) in self._known:
+        if self.knows(collection, tenant):
             return
         if not await self.store.check(self.embedder, collection, tenant):
             raise CollectionNotFound("no collection has this name: documents come in with `gateway ingest PATH`")
@@ -34,6 +38,10 @@ class KnownCollections:
 
 class AnyCollection:
     """Lets every collection be asked: a scripted search has no store."""
+
+    def knows(self, collection: str, tenant: str) -> bool:  # noqa: ARG002
+        """Always."""
+        return True
 
     async def check(self, collection: str, tenant: str) -> None:
         """Always returns."""

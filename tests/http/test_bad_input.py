@@ -264,6 +264,9 @@ async def test_without_a_key_nobody_is_answered_where_keys_are_set() -> None:
 class Two:
     """Knows one collection."""
 
+    def knows(self, collection: str, tenant: str) -> bool:
+        return False
+
     async def check(self, collection: str, tenant: str) -> None:
         if collection != "default":
             raise CollectionNotFound("no collection has this name")
