@@ -19,7 +19,7 @@ TABLES = """
 name = "handbook"
 collection = "handbook"
 verify = "gate"
-speculate = "never"
+speculate = "adaptive"
 max_retries = 0
 deadline_s = 30
 """
@@ -67,7 +67,7 @@ def test_without_a_setting_there_is_the_server_as_it_is() -> None:
 
 def test_tables_of_a_file_are_profiles_in_their_order(folder: Path) -> None:
     (folder / "gateway.toml").write_text(TABLES)
-    options = Options(speculate="never", max_retries=0, deadline_s=30, verify="gate")
+    options = Options(speculate="adaptive", max_retries=0, deadline_s=30, verify="gate")
     assert profiles() == [Profile(DEFAULT), Profile("handbook", "handbook", options)]
 
 
