@@ -260,21 +260,27 @@ class Keeper:
 
     async def _tell(self, shared: Recordings, kept: Kept, expires_s: float | None) -> None:
         """Adds what the others do not know yet. What cannot be added now is added with the next."""
-        chunks = kept.recording.chunks_after(kept.shared_to)
         try:
-            if not kept.is_claimed:
-                await self._claim(shared, kept)
-            state = await shared.append(kept.claim.answer_id, chunks, expires_s)
+            state = await self._add(shared, kept, expires_s)
+            if (
+                state is State.GONE
+            ):  # a database that has crashed comes back without recordings: it is told all of it anew
+                kept.is_claimed, kept.shared_to = False, 0
+                state = await self._add(shared, kept, expires_s)
         except Exception as error:
             log.warning("answer %s cannot be resumed elsewhere for now: %s", kept.claim.answer_id, type(error).__name__)
             return
-        match state:
-            case State.KEPT:
-                kept.shared_to = chunks[-1].last if chunks else kept.shared_to
-            case State.STOPPED:
-                kept.stopped.set()
-            case State.GONE:  # a database that has crashed comes back without recordings: it is told all of it anew
-                kept.is_claimed, kept.shared_to = False, 0
+        if state is State.STOPPED:
+            kept.stopped.set()
+
+    async def _add(self, shared: Recordings, kept: Kept, expires_s: float | None) -> State:
+        chunks = kept.recording.chunks_after(kept.shared_to)
+        if not kept.is_claimed:
+            await self._claim(shared, kept)
+        state = await shared.append(kept.claim.answer_id, chunks, expires_s)
+        if state is State.KEPT and chunks:
+            kept.shared_to = chunks[-1].last
+        return state
 
     async def _ended(self, kept: Kept) -> None:
         """Keeps a finished answer for a while; of one that was given up nothing is left."""

@@ -207,7 +207,7 @@ async def test_without_resumable_leaving_cancels_everything_and_nothing_is_kept(
 
 
 async def test_when_the_grace_runs_out_everything_is_cancelled_and_nothing_is_left() -> None:
-    async with served(Keeping(grace_s=0.3)) as it:
+    async with served(Keeping(grace_s=0.8)) as it:
         answer_id = await left_after(it, b"event: token", f"Is it? {SLOW}")
         assert it.server.house.open_answers.count == 1
         await assert_nothing_is_left(it.server, it.spans)
@@ -219,8 +219,8 @@ async def test_when_the_grace_runs_out_everything_is_cancelled_and_nothing_is_le
 
 
 async def test_a_reader_that_comes_back_within_the_grace_stays_as_long_as_it_likes() -> None:
-    async with served(Keeping(grace_s=0.3)) as it:
-        question = "Is it? [[grade_ms=1 ttft_ms=1 tps=60 tokens=60]]"
+    async with served(Keeping(grace_s=1.5)) as it:
+        question = "Is it? [[grade_ms=1 ttft_ms=1 tps=60 tokens=150]]"
         answer_id = await left_after(it, b"event: token", question)
         events = events_of((await resumed(it.url, answer_id)).content)
         assert events[-1][2]["path"] == "clean"

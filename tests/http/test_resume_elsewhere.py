@@ -114,8 +114,8 @@ async def test_a_key_stands_for_one_answer_on_every_gateway(database_url: str) -
 
 
 async def test_a_reader_elsewhere_keeps_an_answer_going(database_url: str) -> None:
-    async with two(database_url, Keeping(grace_s=0.2)) as (here, there, spans):
-        answer_id = await left(here, b"event: token", "Is it? [[grade_ms=1 ttft_ms=1 tps=60 tokens=60]]")
+    async with two(database_url, Keeping(grace_s=1.5)) as (here, there, spans):
+        answer_id = await left(here, b"event: token", "Is it? [[grade_ms=1 ttft_ms=1 tps=60 tokens=150]]")
         status, read = await resumed(there, answer_id)
         assert (status, read.events[-1][2]["path"]) == (200, "clean")
         await assert_nothing_is_left(here, spans)
@@ -153,13 +153,18 @@ async def test_an_answer_whose_server_is_gone_ends_with_failed_and_done(database
 
 
 async def test_a_database_that_comes_back_without_recordings_is_told_them_anew(database_url: str) -> None:
-    async with two(database_url) as (here, there, _):
-        answer_id = await left(here, b"event: token", "Is it? [[grade_ms=1 ttft_ms=1 tps=40 tokens=60]]")
+    async with two(database_url) as (here, there, spans):
+        answer_id = await left(here, b"event: token", "Is it? [[grade_ms=1 ttft_ms=1 tps=40 tokens=4000]]")
         rows(database_url, "DELETE FROM recording WHERE answer_id = %s", answer_id)  # as a crash of the server does
         known = "SELECT 1 FROM recording_chunk WHERE answer_id = %s AND first = 1"
-        await eventually(lambda: rows(database_url, known, answer_id), 10.0)
-        _, read = await resumed(there, answer_id)
-        assert (read.events[0][1], read.events[-1][2]["path"]) == ("started", "clean")
+        await eventually(lambda: rows(database_url, known, answer_id), 20.0)
+        async with await anyio.connect_tcp("127.0.0.1", there.port) as stream:
+            await stream.send(f"GET /v1/answers/{answer_id}/events HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+            seen = await read_until(stream, b"event: token")
+        assert b"event: started" in seen
+        async with client(there.base_url) as http:
+            assert (await http.delete(f"/v1/answers/{answer_id}")).status_code == 204
+        await assert_nothing_is_left(here, spans)
 
 
 async def test_what_has_expired_is_swept_and_a_dead_server_s_key_is_free_again(database_url: str) -> None:
