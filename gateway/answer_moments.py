@@ -3,7 +3,19 @@
 from collections.abc import Callable
 
 from gateway.metric_names import Stage
-from streaming.facts import AttemptBegan, AttemptEnded, DraftClosed, Ended, Fact, Judged, Released, Retrieved, Verified
+from gateway.slow_answers import Part
+from streaming.facts import (
+    AttemptBegan,
+    AttemptEnded,
+    DraftClosed,
+    DraftStarted,
+    Ended,
+    Fact,
+    Judged,
+    Released,
+    Retrieved,
+    Verified,
+)
 
 
 class Moments:
@@ -11,6 +23,10 @@ class Moments:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._began = clock()
+        self._drafts: dict[tuple[int, int], float] = {}
+        self.parts: list[Part] = []
+        """Where the time went, as far as it is over."""
         self._judged_at: float | None = None
         self._asked_at: float | None = None
         self.stage = Stage.QUEUED
@@ -39,20 +55,37 @@ class Moments:
             case Retrieved():
                 self.stage = Stage.GRADING
                 self._asked_at = self._clock() if fact.passages else None
+                self._part("search", fact.attempt, fact.took_s, f"{fact.passages} passages")
             case Judged():
                 self._judged_at, self._asked_at = self._clock(), None
+                verdict = "no verdict" if fact.grade is None else str(fact.grade.verdict)
+                self._part("grade", fact.attempt, fact.took_s, verdict)
+            case DraftStarted():
+                self._drafts[fact.attempt, fact.draft] = self._clock()
             case Released():
                 self.stage = Stage.GENERATING
                 self.is_released, self.held_bytes = True, 0
                 if self._judged_at is not None:
                     self.releases_s.append(self._clock() - self._judged_at)
-            case DraftClosed(outcome="released"):
-                self.stage = Stage.VERIFYING
             case DraftClosed():
-                self.held_bytes = 0
+                self._close(fact)
             case Verified() | AttemptEnded():
                 pass
             case Ended():
                 self._asked_at, self.held_bytes = None, 0
             case _:
                 pass
+
+    def _close(self, fact: DraftClosed) -> None:
+        if fact.outcome == "released":
+            self.stage = Stage.VERIFYING
+        else:
+            self.held_bytes = 0
+        began = self._drafts.pop((fact.attempt, fact.draft), None)
+        if began is not None:
+            took_s = self._clock() - fact.closed_ago_s - began
+            self._part("draft", fact.attempt, took_s, fact.outcome, ago_s=fact.closed_ago_s)
+
+    def _part(self, name: str, attempt: int, took_s: float, outcome: str, ago_s: float = 0.0) -> None:
+        ended_s = self._clock() - ago_s - self._began
+        self.parts.append(Part(name, attempt, max(0.0, ended_s - took_s), ended_s, outcome))

@@ -16,7 +16,7 @@ from gateway.gap_routes import Gaps
 from gateway.health import Healthz, Readyz
 from gateway.house import House
 from gateway.metrics_route import ROUTE as METRICS_ROUTE
-from gateway.metrics_route import MetricsRoute
+from gateway.metrics_route import SLOW_ROUTE, MetricsRoute, SlowestRoute
 from gateway.models_route import ONE_ROUTE as MODEL_ROUTE
 from gateway.models_route import ROUTE as MODELS_ROUTE
 from gateway.models_route import ModelsRoute
@@ -29,8 +29,8 @@ from gateway.resume import ONE_ROUTE as ANSWER_ROUTE
 from gateway.resume import ROUTE as EVENTS_ROUTE
 from gateway.resume import Events, Stop
 from gateway.ui_chat import UiChat
+from gateway.web import LATENCY_ROUTE, Page
 from gateway.web import ROUTES as PAGE_ROUTES
-from gateway.web import Page
 from retrieval.faults import GatewayFault
 from streaming.wire.format import dumps
 
@@ -53,6 +53,8 @@ def application(house: House) -> Starlette:
             Route("/healthz", Healthz(), methods=["GET"]),
             Route("/readyz", Readyz(house), methods=["GET"]),
             Route(METRICS_ROUTE, MetricsRoute(house), methods=["GET"]),
+            Route(SLOW_ROUTE, SlowestRoute(house), methods=["GET"]),
+            Route(LATENCY_ROUTE, Page("latency.html"), methods=["GET"]),
             *(Route(path, Page(), methods=["GET"]) for path in PAGE_ROUTES),
         ],
         exception_handlers={404: not_found, 405: method_not_allowed, 500: broken},

@@ -18,6 +18,7 @@ from gateway import metric_names as table
 from gateway.answer_moments import Moments
 from gateway.decisions import Decision
 from gateway.metric_names import BUCKETS_S, Kind, Metric, Names
+from gateway.slow_answers import SlowAnswer, SlowAnswers
 from gateway.spans import Quiet
 from streaming.events import Path
 from streaming.facts import Fact
@@ -38,6 +39,7 @@ class Metrics:
         self._histograms: dict[str, Histogram] = {}
         self._counters: dict[str, Counter] = {}
         self._open: set[AnswerMetrics] = set()
+        self.slow = SlowAnswers(time.monotonic)
         self.quiet = Quiet()
         self.chosen = table.chosen(names)
         for metric in self.chosen:
@@ -159,6 +161,7 @@ class AnswerMetrics:
         time_, count, context, path = self._metrics.time, self._metrics.count, self._context, last.path
         time_(table.FIRST_BYTE, last.first_byte_s, context, path=path)
         time_(table.TOTAL, total_s, context, path=path)
+        self._metrics.slow.add(SlowAnswer(last.trace_id, path, total_s, last.first_byte_s, tuple(self.moments.parts)))
         for seconds in self.moments.releases_s:
             time_(table.VERDICT_TO_RELEASE, seconds, context, path=path)
         match path:

@@ -1,4 +1,4 @@
-"""`/metrics`: the metrics of this process as text, for Prometheus and for the page."""
+"""`/metrics`: the metrics of this process as text, for Prometheus and for the page; and the slowest answers, for the page."""
 
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
@@ -6,8 +6,10 @@ from starlette.types import Receive, Scope, Send
 from gateway.house import House
 from gateway.metric_names import ALWAYS_SHOWN
 from gateway.openmetrics import OPENMETRICS_TYPE, PLAIN_TYPE, MetricsText, wants_openmetrics
+from gateway.problems import send_json
 
 ROUTE = "/metrics"
+SLOW_ROUTE = "/latency/slowest"
 
 
 class MetricsRoute:
@@ -28,3 +30,13 @@ class MetricsRoute:
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+class SlowestRoute:
+    """The slowest answers of the last hour with where their time went: trace ids and figures, no words of anyone."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        await send_json(send, 200, {"answers": self._house.telemetry.metrics.slow.slowest()})

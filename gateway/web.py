@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.problems import RouteNotFound, body_of, send_json, status_of
 
 ROUTES = ("/", "/web/{name:path}")
+LATENCY_ROUTE = "/latency"
 INDEX = "index.html"
 COMPRESSED_FROM_BYTES = 512  # a smaller file fits one packet either way
 MEDIA_TYPES: Mapping[str, str] = {
@@ -75,10 +76,13 @@ class File:
 
 
 class Page:
-    """The ASGI application of the page's routes, for GET and HEAD."""
+    """The ASGI application of the page's routes, for GET and HEAD. `index` is the file of a route that names none."""
+
+    def __init__(self, index: str = INDEX) -> None:
+        self._index = index
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        name = scope.get("path_params", {}).get("name", INDEX)
+        name = scope.get("path_params", {}).get("name", self._index)
         found = page_files().get(name)
         if found is None:
             fault = RouteNotFound("there is nothing at this path")

@@ -80,7 +80,8 @@ def test_a_file_of_the_page_names_no_other_server_and_holds_nothing_inline(path:
 
 
 def test_every_module_is_loaded_ahead_and_nothing_that_does_not_exist() -> None:
-    ahead = set(re.findall(r'(?:href|src)="web/([^"]+\.js)"', text("index.html")))
+    pages = text("index.html") + text("latency.html")
+    ahead = set(re.findall(r'(?:href|src)="web/([^"]+\.js)"', pages))
     there = {path.relative_to(WEB).as_posix() for path in WEB.rglob("*.js")}
     assert ahead == there
     for path in OURS:
