@@ -13,6 +13,7 @@ from anthropic.resources.messages import AsyncMessages
 
 from gateway.providers.claude.client import open_client
 from gateway.providers.claude.grader import AnthropicGrader
+from gateway.providers.claude.structured import usage_of
 from gateway.providers.script import Script
 from grading.faults import GraderUnavailable
 from grading.grade import Verdict
@@ -101,3 +102,16 @@ async def test_the_sdk_makes_no_spans_of_its_own_whatever_the_environment_says(m
     assert traced["traces"]["enabled"] is False
     assert traced["propagation"] is False
     await client.close()
+
+
+async def test_a_grade_says_what_tokens_it_took() -> None:
+    async with claude() as (grader, _):
+        grade = await grader.grade("q [[verdict=partial]]", passages())
+    assert grade.input_tokens is not None
+    assert grade.output_tokens is not None
+    assert grade.input_tokens > grade.output_tokens > 0
+
+
+@pytest.mark.parametrize("said", [{}, {"usage": None}, {"usage": "many"}, {"usage": {"input_tokens": "x"}}])
+def test_tokens_that_nobody_counts_cost_no_grade(said: dict[str, object]) -> None:
+    assert usage_of(said) is None
