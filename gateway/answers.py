@@ -1,8 +1,8 @@
 """A route that answers: a question in, its answer out, as a stream or as one JSON body.
 
 The path is the same for every route; what differs is its `Form`: how a body is read, and in which wire format the answer goes
-out. A new route is a module beside native_form.py with such a class, a format in streaming/wire/, and one line in app.py:
-`Route(form.path, Answers(house, form), methods=["POST"])`.
+out. A new route is a module beside native_form.py with such a class, a format in streaming/wire/, and one more name in `forms` of
+app.py.
 
 Everything that a request takes (slot, span, tasks, outbox) is taken in a block of one coroutine that also gives it back.
 """
