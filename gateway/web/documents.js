@@ -112,7 +112,7 @@ export class Documents {
 
   #finished({ name, status, passages, error }) {
     if (status === "unreadable") this.#tell(name, error.message, "bad");
-    else this.#tell(name, passages ? `${ENDS[status]}, ${passages} passages` : ENDS[status], "ok");
+    else this.#tell(name, passages ? `${ENDS[status]}, ${counted(passages)}` : ENDS[status], "ok");
   }
 
   #row(name, words) {
@@ -145,7 +145,7 @@ export class Documents {
         "li",
         {},
         h("span", { class: "name" }, address ? link(address, one.title) : one.title),
-        h("span", { class: "said" }, one.passages === 1 ? "1 passage" : `${one.passages} passages`),
+        h("span", { class: "said" }, counted(one.passages)),
         remove,
       );
     });
@@ -159,6 +159,10 @@ export class Documents {
     await send(`${ROUTE}/${encodeURIComponent(id)}`, { method: "DELETE" }).catch(() => {});
     await this.list();
   }
+}
+
+function counted(passages) {
+  return passages === 1 ? "1 passage" : `${passages} passages`;
 }
 
 function named(file) {

@@ -37,6 +37,13 @@ export function outside(address) {
   }
 }
 
+/** A passage's text without its section's heading, where it begins with it: the title says it already. */
+export function withoutHeading(title, text) {
+  const heading = title.split(" › ").at(-1);
+  const rest = text.slice(heading.length).trimStart();
+  return text.startsWith(heading) && rest ? rest : text;
+}
+
 /** A link that leaves the page and takes nothing of it along. */
 export function link(address, ...children) {
   return h("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, ...children);

@@ -1,6 +1,6 @@
 /** The two ways in which a question ends without its answer: an honest refusal, and a fault. They never look alike. */
 
-import { h, icon, link, outside } from "./dom.js";
+import { h, icon, link, outside, withoutHeading } from "./dom.js";
 
 const TITLES = {
   insufficient_evidence: "Your documents do not answer this",
@@ -30,7 +30,7 @@ function nearest(closest) {
     h("h4", {}, "Nearest passages", h("span", { class: "tag" }, "not an answer")),
     h("ul", { class: "nearest" }, closest.map(({ title, url, snippet }) => {
       const address = outside(url);
-      return h("li", {}, h("p", { class: "title" }, address ? link(address, title) : title), h("p", {}, snippet));
+      return h("li", {}, h("p", { class: "title" }, address ? link(address, title) : title), h("p", {}, withoutHeading(title, snippet)));
     })),
   ];
 }

@@ -82,6 +82,8 @@ function viewOf(turn) {
 function settlePlace() {
   const isEmpty = chat.turns.length === 0;
   document.documentElement.classList.toggle("welcomes", isEmpty);
+  $("#title").textContent = chat.title;
+  document.title = chat.title || "Ask your documents";
   history.replaceState(null, "", isEmpty ? location.pathname + location.search : `#${chat.id}`);
 }
 

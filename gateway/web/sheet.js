@@ -1,6 +1,6 @@
 /** The sheet beside the answer on which a source is read: its words, and where it comes from. */
 
-import { h, icon, link, outside } from "./dom.js";
+import { h, icon, link, outside, withoutHeading } from "./dom.js";
 import { send } from "./http.js";
 
 export class SourceSheet {
@@ -16,7 +16,10 @@ export class SourceSheet {
     const quotes = [...new Set(turn.citations.filter((one) => one.n === n && one.quote).map(({ quote }) => quote))];
     const address = outside(source.url);
     const words = h("div", { class: "words" });
-    const show = (text) => words.replaceChildren(h("blockquote", {}, highlighted(text, quotes)), ...quotesApart(text, quotes));
+    const show = (whole) => {
+      const text = withoutHeading(source.title, whole);
+      words.replaceChildren(h("blockquote", {}, highlighted(text, quotes)), ...quotesApart(text, quotes));
+    };
     show(source.snippet);
     if (source.snippet.endsWith("…")) wholeText(source.id).then(show, () => {}); // what is shown already is kept
     this.dialog.replaceChildren(
@@ -30,7 +33,7 @@ export class SourceSheet {
           h("button", { type: "button", class: "quiet round", "aria-label": "Close", onclick: () => this.dialog.close() }, icon("cross")),
         ),
         words,
-        address ? h("p", {}, link(address, icon("out"), "Open the document")) : h("p", { class: "hint" }, "This document has no address to open."),
+        address ? h("p", {}, link(address, icon("out"), "Open the document")) : null,
       ),
     );
     this.dialog.showModal();

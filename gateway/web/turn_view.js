@@ -1,7 +1,7 @@
 /** A turn on the page: the question, what is being done, the answer or the refusal, its sources and what can be done with it. */
 
 import { AnswerView } from "./answer_view.js";
-import { h, icon } from "./dom.js";
+import { h, icon, withoutHeading } from "./dom.js";
 import { refusalCard, faultCard } from "./outcome_cards.js";
 import { headline, isOpen, wordsOf } from "./turn.js";
 
@@ -137,7 +137,7 @@ function sourceList({ sources, citations, state }) {
     h("ul", { class: "sources" }, shown.map(({ n, title, snippet }) =>
       h("li", {}, h("button", { type: "button", class: "source", "data-source": n },
         h("span", { class: "number" }, String(n)),
-        h("span", { class: "what" }, h("span", { class: "title" }, title), h("span", { class: "snippet" }, snippet)),
+        h("span", { class: "what" }, h("span", { class: "title" }, title), h("span", { class: "snippet" }, withoutHeading(title, snippet))),
       )),
     )),
   ];

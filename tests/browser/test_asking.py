@@ -74,7 +74,7 @@ class Shelved:
 
 
 async def test_a_source_that_came_in_short_is_opened_whole(browser: Browser) -> None:
-    long = "Green tea is steeped at eighty degrees. " * 12 + "Never longer."
+    long = "Tea\n\nGreen tea is steeped at eighty degrees. " * 12 + "Never longer."
     found = Passage("a:0", "a", "Tea", long)
     house = with_parts(scripted_house(), retriever=FakeRetriever([(0.0, (found,))]))
     async with (
@@ -83,7 +83,10 @@ async def test_a_source_that_came_in_short_is_opened_whole(browser: Browser) -> 
     ):
         turn = await visitor.asked("Where is it? [[tokens=4]]")
         await turn.locator(".source").click()
-        await expect(visitor.page.get_by_role("dialog")).to_contain_text("Never longer.")
+        await expect(visitor.page.get_by_role("dialog").locator("blockquote")).to_contain_text("Never longer.")
+        assert (await visitor.page.get_by_role("dialog").locator("blockquote").inner_text()).startswith(
+            "Green"
+        )  # the title says Tea
         (asked,) = [request.url for request in visitor.requests if "/v1/passages/" in request.url]
         assert asked.endswith("/v1/passages/a%3A0")
 
