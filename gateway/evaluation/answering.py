@@ -57,8 +57,8 @@ MEASURES: Mapping[str, Measure] = {
     "mean_retries": lambda found: _mean([float(len(one.strategies)) for one in found]),
     "evidence_at_first": lambda found: share(answerable(found), lambda one: one.evidence_first),
     "evidence_at_last": lambda found: share(answerable(found), lambda one: one.evidence_last),
-    # What was graded.
-    "duplicates": lambda found: _ratio(sum(one.repeats for one in found), sum(one.graded for one in found)),
+    # What was found.
+    "duplicates": lambda found: _ratio(sum(one.repeats for one in found), sum(one.found for one in found)),
     "conflicts": lambda found: share(found, lambda one: one.conflicts > 0),
     "failed": lambda found: share(found, lambda one: one.path is Path.FAILED),
 }

@@ -37,7 +37,7 @@ TABLE = {
     "says_the_answer": "says an expected answer",
     "evidence_at_first": "all evidence in the first set",
     "evidence_at_last": "all evidence in the last set",
-    "duplicates": "repeats among graded passages",
+    "duplicates": "repeats among found passages",
     "conflicts": "a conflict was named",
     "failed": "failed",
 }

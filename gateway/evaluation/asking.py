@@ -10,15 +10,13 @@ import anyio
 
 from gateway.evaluation.questions import Asked
 from grading.grade import Grade
-from grading.ports import Grader
 from grading.words import words
-from retrieval.evidence import without_repeats
 from retrieval.passage import Passage
 from streaming.answer import Parts, answer
 from streaming.ask import Ask
 from streaming.budget import Limits
 from streaming.events import Event, Failed, Path, Refusal, Retry, Sources, Token
-from streaming.facts import Fact
+from streaming.facts import Fact, Judged, Retrieved
 from streaming.ports import Gap, Turn
 
 SIDE_BY_SIDE = 2  # answers; each grades and drafts at once, so that two keep two cores busy
@@ -40,8 +38,8 @@ class Told:
     """What came of one question. `strategies` are the corrections that were tried, in order; the last one led to the end.
 
     `evidence_first` and `evidence_last` say whether the first and the last graded set held all evidence, `says_it` whether a released
-    answer holds an expected one; each is None where the labels do not tell. `graded` passages, of which `repeats` said what another
-    of their set said; `conflicts` counts the grades that named one.
+    answer holds an expected one; each is None where the labels do not tell. `found` passages, of which `repeats` were left out because they
+    say what another one says; `conflicts` counts the sets in which, and the grades by which, passages contradict each other.
     """
 
     origin: str
@@ -54,7 +52,7 @@ class Told:
     evidence_first: bool | None = None
     evidence_last: bool | None = None
     says_it: bool | None = None
-    graded: int = 0
+    found: int = 0
     repeats: int = 0
     conflicts: int = 0
     took_ms: float = 0.0
@@ -104,11 +102,11 @@ async def told(
 
 
 async def _told(origin: str, question: Asked, place: Place, parts: Parts, limits: Limits) -> Told:
-    sets, listener = WatchedGrader(parts.grader), Listener()
+    watcher, listener = Watcher(), Listener()
     history = tuple(Turn(turn.role, turn.content) for turn in question.history)
     ask = Ask(f"eval-{question.id}", "", question.words, place.collection, history, tenant=place.tenant)
     began = time.perf_counter()
-    path = await answer(ask, replace(parts, grader=sets), limits, listener.take, NoObserver())
+    path = await answer(ask, parts, limits, listener.take, watcher)
     took_ms = (time.perf_counter() - began) * 1000
     return Told(
         origin=origin,
@@ -118,12 +116,12 @@ async def _told(origin: str, question: Asked, place: Place, parts: Parts, limits
         path=path,
         reason=listener.reason,
         strategies=tuple(listener.strategies),
-        evidence_first=holds(sets.sets[:1], question.evidence),
-        evidence_last=holds(sets.sets[-1:], question.evidence),
+        evidence_first=holds(watcher.sets[:1], question.evidence),
+        evidence_last=holds(watcher.sets[-1:], question.evidence),
         says_it=says(listener.text, question.answers) if listener.is_released else None,
-        graded=sum(map(len, sets.sets)),
-        repeats=sum(len(without_repeats(each).dropped) for each in sets.sets),
-        conflicts=sets.conflicts,
+        found=sum(map(len, watcher.sets)) + watcher.repeats,
+        repeats=watcher.repeats,
+        conflicts=watcher.conflicts,
         took_ms=took_ms,
     )
 
@@ -147,23 +145,6 @@ def says(text: str, answers: Sequence[str]) -> bool | None:
 def folded(text: str) -> str:
     """The words alone, in lower case, without articles (as SQuAD compares answers)."""
     return " ".join(word for word in re.findall(r"\w+", " ".join(words(text))) if word not in ("a", "an", "the"))
-
-
-class WatchedGrader:
-    """A grader that remembers the sets it was asked about, and how many of its grades named a conflict (grading.ports.Grader)."""
-
-    def __init__(self, grader: Grader) -> None:
-        self._grader = grader
-        self.name = grader.name
-        self.sets: list[tuple[Passage, ...]] = []
-        self.conflicts = 0
-
-    async def grade(self, question: str, passages: tuple[Passage, ...]) -> Grade:
-        """As the grader watched."""
-        self.sets.append(passages)
-        grade = await self._grader.grade(question, passages)
-        self.conflicts += grade.conflicts is not None
-        return grade
 
 
 @dataclass(slots=True)
@@ -196,11 +177,24 @@ class Listener:
                     pass
 
 
-class NoObserver:
-    """Is told everything and keeps nothing (streaming.ports.Observer)."""
+@dataclass(slots=True)
+class Watcher:
+    """Is told what happens (streaming.ports.Observer) and keeps the sets, what was left out of them, and the conflicts in them."""
+
+    sets: list[tuple[Passage, ...]] = field(default_factory=list)
+    repeats: int = 0
+    conflicts: int = 0
 
     def note(self, fact: Fact) -> None:
-        """Does nothing."""
+        match fact:
+            case Retrieved():
+                self.sets.append(fact.found)
+                self.repeats += fact.duplicates
+                self.conflicts += fact.conflicts > 0
+            case Judged(_, Grade(conflicts=str())):
+                self.conflicts += 1
+            case _:
+                pass
 
 
 class NoGaps:

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from gateway.evaluation.answering import MEASURES, answer_figures, answers_json
-from gateway.evaluation.asking import Told, drawn, holds, says
+from gateway.evaluation.asking import Told, Watcher, drawn, holds, says
 from gateway.evaluation.questions import Asked
+from grading.grade import Grade, Verdict
 from retrieval.passage import Passage
 from streaming.events import Path
+from streaming.facts import Judged, Retrieved
 
 CLEAN = Told(
-    "set", "1", "1", answerable=True, path=Path.CLEAN, evidence_first=True, evidence_last=True, says_it=True, graded=5
+    "set", "1", "1", answerable=True, path=Path.CLEAN, evidence_first=True, evidence_last=True, says_it=True, found=5
 )
 RECOVERED = replace(
     CLEAN,
@@ -29,7 +31,7 @@ REFUSED = replace(
     CLEAN, id="3", group="3", path=Path.REFUSED, reason="insufficient_evidence", strategies=("gap_query", "broaden"),
     evidence_first=False, evidence_last=False, says_it=None, conflicts=1,
 )  # fmt: skip
-JUNK = Told("set", "4", "4", answerable=False, path=Path.RECOVERED, strategies=("broaden",), graded=5)
+JUNK = Told("set", "4", "4", answerable=False, path=Path.RECOVERED, strategies=("broaden",), found=5)
 HONEST = Told("set", "5", "5", answerable=False, path=Path.REFUSED, reason="insufficient_evidence")
 BROKEN = Told("set", "6", "6", answerable=False, path=Path.FAILED, reason="generator_unavailable")
 ALL = [CLEAN, RECOVERED, REFUSED, JUNK, HONEST, BROKEN]
@@ -142,3 +144,14 @@ def test_pictures_show_every_figure() -> None:
     assert "insufficient" not in table(report)
     assert "2 of 3" not in table(report)
     assert "1 of 2" in table(report)
+
+
+def test_what_is_left_out_and_what_disagrees_is_counted() -> None:
+    watcher, passage = Watcher(), Passage("a", "a", "", "text")
+    watcher.note(Retrieved(1, 1, 0.1, duplicates=2, found=(passage,)))
+    watcher.note(Judged(1, Grade(Verdict.PARTIAL, "a date"), 0.1))
+    assert (watcher.sets, watcher.repeats, watcher.conflicts) == ([(passage,)], 2, 0)
+    watcher.note(Retrieved(2, 1, 0.1, conflicts=3, found=(passage,)))
+    watcher.note(Judged(2, Grade(Verdict.PARTIAL, conflicts="8 or 9 metres"), 0.1))
+    watcher.note(Judged(2, None, 0.1, "grader_unavailable"))
+    assert (len(watcher.sets), watcher.repeats, watcher.conflicts) == (2, 2, 2)
