@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from gateway.evaluation.answering import MEASURES, answer_figures, answers_json
-from gateway.evaluation.asking import Told, Watcher, drawn, holds, says
+from gateway.evaluation.asking import Told, Watcher, drawn, holds, says, unhurried
 from gateway.evaluation.questions import Asked
 from grading.grade import Grade, Verdict
 from retrieval.passage import Passage
+from streaming.budget import Limits
 from streaming.events import Path
 from streaming.facts import Judged, Retrieved
 
@@ -155,3 +156,11 @@ def test_what_is_left_out_and_what_disagrees_is_counted() -> None:
     watcher.note(Judged(2, Grade(Verdict.PARTIAL, conflicts="8 or 9 metres"), 0.1))
     watcher.note(Judged(2, None, 0.1, "grader_unavailable"))
     assert (len(watcher.sets), watcher.repeats, watcher.conflicts) == (2, 2, 2)
+
+
+def test_time_decides_no_outcome_and_every_other_bound_stays() -> None:
+    limits = Limits(max_retries=2, deadline_s=5.0, grade_timeout_s=1.0, k=7)
+    patient = unhurried(limits)
+    assert min(patient.deadline_s, patient.grade_timeout_s) >= 60
+    assert replace(patient, deadline_s=5.0, grade_timeout_s=1.0) == limits
+    assert unhurried(replace(limits, deadline_s=300.0)).deadline_s == 300
