@@ -111,7 +111,7 @@ async def ways_of(server: Running) -> list[tuple[str, Made]]:
     async with client(server.base_url) as http:
         model = (await http.get("/v1/models")).json()["data"][0]["id"]
     told = await ask(server.base_url, f"Is it? {SCRIPT}", options={"resumable": True})
-    return every_way(application(server.house), model, told.one("started")["answer_id"], "doc_0")
+    return every_way(application(server.house), model, told.one("started")["answer_id"])
 
 
 async def measure(connections: int, seed: int, database_url: str, warm_up: int = WARM_UP) -> Json:
