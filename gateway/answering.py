@@ -24,6 +24,8 @@ from streaming.ask import Ask
 from streaming.attempt import Emit
 from streaming.events import Done, Failed, Path
 from streaming.halt import Halt
+from streaming.observing import Both
+from streaming.ports import Observer
 from streaming.wire.format import Json, Wire
 from streaming.wire.told import Told
 
@@ -41,6 +43,8 @@ class Answering:
     ask: Ask
     trace: RequestTrace
     halt: Halt
+    meter: Observer | None = None
+    """Who counts its tokens, besides."""
 
     async def stream(self, exchange: Exchange, wire: Wire) -> None:
         """Sends the events as they come. When the client leaves, the answer is cancelled; when it has `done`, what is still
@@ -90,9 +94,9 @@ class Answering:
             provider=house.provider,
             decisions=house.decisions,
         )
-        return await answer(
-            self.ask, traced(parts, self.trace), house.limits_for(options), emit, observer=self.trace, halt=self.halt
-        )
+        observer = self.trace if self.meter is None else Both(self.trace, self.meter)
+        limits = house.limits_for(options)
+        return await answer(self.ask, traced(parts, self.trace), limits, emit, observer, self.halt)
 
 
 def last_words() -> Batch:

@@ -11,16 +11,18 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
+from gateway.admission import Slot
 from gateway.answering import Answering
 from gateway.body import ClientGone, linger, read_json
 from gateway.exchange import Exchange, while_connected
 from gateway.house import House
+from gateway.idempotency import owner_of
 from gateway.problems import TooManyKept, headers_of, leaves_body_unread, send_json, status_of
 from gateway.recordings import Claim
 from gateway.replay import Replay
@@ -120,15 +122,41 @@ class Answers:
         if wish is not None and wish.place is not None:
             return await self._resume(wish, wish.place, exchange, is_whole=not asked.request.stream)
         ask = ask_for(asked.request, ending.trace.trace_id)
-        await self._require_collection(ask, exchange)
-        if wish is not None:
-            return await self._keep(wish, asked.request, ask, ending)
-        answering = Answering(self._house, asked.request, ask, ending.trace, halt)
-        if asked.request.stream:
-            await answering.stream(exchange, asked.wire(ask))
-        else:
-            await answering.send_whole(exchange, asked.whole)
+        key = owner_of(headers, has_keys=self._house.keys.are_set)
+        slot = await self._slot(key, exchange)
+        try:
+            await self._require_collection(ask, exchange)
+            answering = Answering(self._house, asked.request, ask, ending.trace, halt, self._house.admission.meter(key))
+            if wish is not None:
+                return await self._keep(wish, answering, ending, slot)
+            if asked.request.stream:
+                await answering.stream(exchange, asked.wire(ask))
+            else:
+                await answering.send_whole(exchange, asked.whole)
+        finally:
+            slot.leave()
         return None
+
+    async def _slot(self, key: str, exchange: Exchange) -> Slot:
+        """A place among the open answers. Raises as Admission.slot, or ClientGone."""
+        admission = self._house.admission
+        if not admission.is_full:
+            return await admission.slot(key)
+        found: list[Slot] = []
+
+        async def wait() -> None:
+            found.append(await admission.slot(key))
+
+        is_here = False
+        try:
+            is_here = await while_connected(exchange.receive, wait())
+        finally:
+            if not is_here:
+                for slot in found:
+                    slot.leave()
+        if not is_here:
+            raise ClientGone
+        return found[0]
 
     async def _require_collection(self, ask: Ask, exchange: Exchange) -> None:
         """Raises CollectionNotFound, or ClientGone. One that is known is not waited for, and nobody is watched meanwhile."""
@@ -148,17 +176,19 @@ class Answers:
             await send_nothing(exchange)
         return replay
 
-    async def _keep(self, wish: Wish, request: AnswerRequest, ask: Ask, ending: TraceEnd) -> Replay:
+    async def _keep(self, wish: Wish, answering: Answering, ending: TraceEnd, slot: Slot) -> Replay:
+        """The answer, on its way in a task of the server's own, in the request's slot and trace."""
         house = self._house
         if house.keeper is None:
             raise TooManyKept("this server keeps no answers; ask without `resumable` and without an Idempotency-Key")
 
         async def run(emit: Emit, halt: Halt) -> None:
-            with ending.held():
-                await Answering(house, request, ask, ending.trace, halt).run(emit)
+            with ending.held(), slot.held():
+                await replace(answering, halt=halt).run(emit)
 
-        claim = Claim(ask.answer_id, wish.owner, wish.digest, wish.key)
-        return Replay(await house.keeper.begin(claim, run, house.open_answers), is_whole=not request.stream)
+        claim = Claim(answering.ask.answer_id, wish.owner, wish.digest, wish.key)
+        is_whole = not answering.request.stream
+        return Replay(await house.keeper.begin(claim, run, house.open_answers), is_whole=is_whole)
 
     async def _refuse(self, fault: GatewayFault, exchange: Exchange) -> None:
         """Answers with the fault's status and body. After a response has begun the fault is a defect of ours, and is raised."""

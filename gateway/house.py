@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from gateway.admission import Admission
 from gateway.decisions import Decisions, NoDecisions
 from gateway.documents import Documents, NoDocuments
 from gateway.gap_groups import GapGroups, NoGapGroups
@@ -47,6 +48,7 @@ class House:
     keys: Keys = field(default_factory=Keys)
     sse: SseSettings = field(default_factory=SseSettings)
     open_answers: OpenAnswers = field(default_factory=OpenAnswers)
+    admission: Admission = field(default_factory=Admission)
     gaps: GapGroups = field(default_factory=NoGapGroups)
     graders: Mapping[str, Grader] = field(default_factory=dict)
     profiles: Profiles = field(default_factory=Profiles)

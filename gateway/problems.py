@@ -172,6 +172,31 @@ class ShuttingDown(GatewayFault):
     retryable = True
 
 
+class Overloaded(GatewayFault):
+    """Raised when as many answers are open as the server bears, and as many wait."""
+
+    type = "overloaded"
+    retryable = True
+
+
+class TooManyStreams(GatewayFault):
+    """Raised when a key has as many answers open as one may have."""
+
+    type = "too_many_streams"
+    retryable = True
+
+
+class RateExceeded(GatewayFault):
+    """Raised when a key has asked, or used, as much as it may in a minute; it may again in `wait_s` seconds."""
+
+    type = "rate_limited"
+    retryable = True
+
+    def __init__(self, message: str, wait_s: int = 1) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
+
+
 STATUS: Mapping[type[GatewayFault], int] = {
     MalformedHttp: 400,
     MalformedJson: 400,
@@ -196,10 +221,13 @@ STATUS: Mapping[type[GatewayFault], int] = {
     IdempotencyKeyReused: 422,
     DocumentUnreadable: 422,
     HeadTooLarge: 431,
+    TooManyStreams: 429,
+    RateExceeded: 429,
     GeneratorFault: 502,
     RetrievalMisconfigured: 502,
     EmbeddingFailed: 502,
     ShuttingDown: 503,
+    Overloaded: 503,
     TooManyKept: 503,
     AnswerLost: 503,
     RetrievalUnavailable: 503,
@@ -209,7 +237,10 @@ STATUS: Mapping[type[GatewayFault], int] = {
     GatewayFault: 500,
 }
 NO_RETRY = (b"x-should-retry", b"false")  # what OpenAI's clients obey; others pass it over
-RETRY_AFTER_S = {503: 5}  # long enough for a restart behind a load balancer, short enough for a person
+RETRY_AFTER_S = {
+    429: 1,  # the next answer of the same key to end
+    503: 5,  # long enough for a restart behind a load balancer, short enough for a person
+}
 UNREAD = (
     Unauthorized,
     BodyTooSlow,
@@ -264,7 +295,8 @@ def headers_of(fault: GatewayFault, status: int) -> list[tuple[bytes, bytes]]:
     """The headers that `fault` adds: Retry-After, WWW-Authenticate, Connection; what keeps OpenAI's clients from asking again."""
     headers = [] if fault.retryable else [NO_RETRY]
     if status in RETRY_AFTER_S:
-        headers.append((b"retry-after", str(RETRY_AFTER_S[status]).encode()))
+        wait_s = fault.wait_s if isinstance(fault, RateExceeded) else RETRY_AFTER_S[status]
+        headers.append((b"retry-after", str(wait_s).encode()))
     if isinstance(fault, Unauthorized):
         headers.append((b"www-authenticate", b"Bearer"))
     if leaves_body_unread(fault):

@@ -17,6 +17,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from gateway.admission import Bounds
 from gateway.graders import BY_A_SERVICE, ON_THE_MODELS_HERE, GraderName
 from gateway.keeper import GRACE_S, KEEP_S
 from gateway.metric_names import Names
@@ -87,6 +88,13 @@ class Settings(BaseSettings):
     draft_lead_s: Annotated[float, Field(ge=0, le=5)] = 0.05
     waste_tokens: Annotated[int, Field(ge=0)] = 60_000
     busy_streams: Annotated[int, Field(ge=1)] = 128
+
+    max_streams: Annotated[int, Field(ge=1)] = 256
+    max_streams_per_key: Annotated[int, Field(ge=1)] = 64
+    waiting_streams: Annotated[int, Field(ge=0)] = 32
+    wait_s: Annotated[float, Field(ge=0, le=60)] = 1.0
+    requests_per_minute: Annotated[int, Field(ge=1)] | None = None
+    tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
     max_retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] = 1
     deadline_s: Annotated[float, Field(gt=0, le=300)] = 60.0
     grade_timeout_s: Annotated[float, Field(gt=0, le=120)] = 10.0
@@ -248,6 +256,18 @@ class Settings(BaseSettings):
             strict_subset=self.strict_subset,
             verify=Verify(self.verify),
             conflicts=Conflicts(self.conflicts),
+        )
+
+    def bounds(self) -> Bounds:
+        """Who is let in. Without keys everyone is one and the same, and has what there is."""
+        per_key = self.max_streams_per_key if self.api_keys else self.max_streams
+        return Bounds(
+            self.max_streams,
+            per_key,
+            self.waiting_streams,
+            self.wait_s,
+            self.requests_per_minute,
+            self.tokens_per_minute,
         )
 
     def terms(self) -> Terms:

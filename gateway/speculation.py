@@ -8,10 +8,10 @@ from typing import Literal
 from grading.calibrate import Calibration, default_calibration
 from grading.score import free_odds
 from retrieval.passage import Passage
+from streaming.allowance import Allowance
 from streaming.pace import Pace
 from streaming.ports import Speculator
 from streaming.speculate import Adaptive, Always, Never, Odds, Worth
-from streaming.waste import Waste
 
 Speculate = Literal["never", "always", "adaptive"]
 
@@ -36,7 +36,7 @@ class Speculation:
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     is_pressed: Callable[[], bool] = lambda: False
     _paces: dict[tuple[str, str], Pace] = field(default_factory=dict)
-    _wastes: dict[str, Waste] = field(default_factory=dict)
+    _wastes: dict[str, Allowance] = field(default_factory=dict)
 
     def speculator(
         self, choice: Speculate | None, *, grader: str, generator: str, collection: str, tenant: str
@@ -51,10 +51,10 @@ class Speculation:
                 pace = self._paces.setdefault((grader, generator), Pace())
                 return Adaptive(self._odds(collection), pace, self.terms.worth, self.waste(tenant), self.is_pressed)
 
-    def waste(self, tenant: str) -> Waste:
+    def waste(self, tenant: str) -> Allowance:
         """What the drafts of `tenant` have come to."""
         if tenant not in self._wastes:
-            self._wastes[tenant] = Waste(self.terms.waste_tokens, time.monotonic)
+            self._wastes[tenant] = Allowance(self.terms.waste_tokens, time.monotonic)
         return self._wastes[tenant]
 
     def _odds(self, collection: str) -> Odds:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
+from gateway.admission import Admission
 from gateway.decisions import Decisions, NoDecisions
 from gateway.documents import NoDocuments, StoredDocuments
 from gateway.gap_groups import GapGroups, NoGapGroups
@@ -188,6 +189,7 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
         passages=NoPassages() if books is None else StoredPassages(books.store),
         upload_bytes=settings.upload_bytes,
         open_answers=open_answers,
+        admission=Admission(settings.bounds()),
         speculation=Speculation(
             settings.speculate,
             settings.terms(),

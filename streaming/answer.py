@@ -28,7 +28,7 @@ from streaming.finding import FIRST, Finding
 from streaming.gate import Answered, Broken, Discarded, Ending, Spent, Ungrounded, Unjudged
 from streaming.halt import Halt
 from streaming.ledger import Ledger
-from streaming.observing import Both
+from streaming.observing import Both, Learning
 from streaming.ports import AnswerCache, Gap, GapLog, Generator, Observer, Speculator, StopReason
 from streaming.proof import annotated
 from streaming.refusal import disagreement, missing_of, refusal
@@ -78,7 +78,7 @@ async def answer(
     cancellation is raised. `Done` waits for no upstream request to close, the return does (bounded). On cancellation
     every task and upstream request of this answer is cancelled and closed, bounded, before the cancellation goes on.
     """
-    told = Both(observer, parts.speculator)
+    told = Both(observer, Learning(parts.speculator))
     return await _Answer(ask, parts, limits, emit, told, halt or Halt()).run()
 
 

@@ -8,11 +8,21 @@ from streaming.ports import Observer, Speculator
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """Tells an observer, and the speculator, which learns from it (streaming.ports.Observer)."""
+    """Tells two observers (streaming.ports.Observer)."""
 
-    observer: Observer
+    first: Observer
+    second: Observer
+
+    def note(self, fact: Fact) -> None:
+        self.first.note(fact)
+        self.second.note(fact)
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """Tells a speculator, which learns from it (streaming.ports.Observer)."""
+
     speculator: Speculator
 
     def note(self, fact: Fact) -> None:
-        self.observer.note(fact)
         self.speculator.learn(fact)

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from retrieval.passage import Passage
+from streaming.allowance import Allowance
 from streaming.facts import AttemptEnded, DraftClosed, DraftStarted, Fact, Judged, SpeculationDecided
 from streaming.ledger import CHARACTERS_PER_TOKEN
 from streaming.pace import Pace
 from streaming.ports import Decision
-from streaming.waste import Waste
 
 SURE = 0.02  # no estimate of p from cheap signals is believed below it: what pays even then is not estimated (1 ms of the event loop)
 LEAST_HELD_TOKENS = 32  # a draft that may not even hold a sentence is none
@@ -57,7 +57,7 @@ class Adaptive:
     own: what it may discard is reserved when a draft is decided on, and what it did discard is entered when the draft is closed.
     """
 
-    def __init__(self, odds: Odds, pace: Pace, worth: Worth, waste: Waste, is_pressed: Callable[[], bool]) -> None:
+    def __init__(self, odds: Odds, pace: Pace, worth: Worth, waste: Allowance, is_pressed: Callable[[], bool]) -> None:
         self._odds, self._pace, self._worth = odds, pace, worth
         self._waste, self._is_pressed = waste, is_pressed
         self._decided = 0  # tokens reserved by the decision that was just taken

@@ -14,7 +14,7 @@ from streaming.facts import AttemptEnded, DraftClosed, DraftStarted, Judged, Spe
 from streaming.pace import Pace
 from streaming.ports import Stopped, StopReason, Text
 from streaming.speculate import LEAST_HELD_TOKENS, Adaptive, Odds, Worth, bet_on
-from streaming.waste import WINDOW_S, Waste
+from streaming.allowance import WINDOW_S, Allowance
 from tests.support.clock import run_virtual
 from tests.support.fakes import DraftScript, FakeGenerator, FakeGrader, FakeRetriever, passages
 from tests.support.loop import Loop
@@ -55,32 +55,32 @@ def test_the_bar_is_where_what_is_gained_equals_what_is_lost() -> None:
 
 
 def test_what_costs_nothing_pays_at_any_odds_and_nobody_is_asked_for_them() -> None:
-    decision = Adaptive(no_odds, Pace(), FREE, Waste(1_000, lambda: 0.0), lambda: False).decide("q", passages(2))
+    decision = Adaptive(no_odds, Pace(), FREE, Allowance(1_000, lambda: 0.0), lambda: False).decide("q", passages(2))
     assert (decision.delay_s, decision.why, decision.p_sufficient) == (0.0, "cheap", None)
 
 
 @pytest.mark.parametrize(("p", "why"), [(0.95, "likely"), (0.05, "unlikely")])
 def test_what_costs_something_is_bet_on_when_it_is_likely(p: float, why: str) -> None:
     worth = Worth(second=0.01, input_token=1e-3, output_token=1e-3)
-    decision = Adaptive(sure(p), Pace(), worth, Waste(1_000, lambda: 0.0), lambda: False).decide("q", passages(2))
+    decision = Adaptive(sure(p), Pace(), worth, Allowance(1_000, lambda: 0.0), lambda: False).decide("q", passages(2))
     assert (decision.why, decision.p_sufficient) == (why, p)
     assert (decision.delay_s is None) == (why == "unlikely")
 
 
 def test_nothing_is_drafted_under_pressure() -> None:
-    decision = Adaptive(no_odds, Pace(), FREE, Waste(1_000, lambda: 0.0), lambda: True).decide("q", passages(2))
+    decision = Adaptive(no_odds, Pace(), FREE, Allowance(1_000, lambda: 0.0), lambda: True).decide("q", passages(2))
     assert (decision.delay_s, decision.why) == (None, "pressed")
 
 
 def test_nothing_is_drafted_when_the_tenants_share_is_spent() -> None:
-    waste = Waste(100, lambda: 0.0)
+    waste = Allowance(100, lambda: 0.0)
     waste.settle(0, 90)
     decision = Adaptive(no_odds, Pace(), FREE, waste, lambda: False).decide("q", passages(2))
     assert (decision.delay_s, decision.why) == (None, "spent")
 
 
 def test_a_draft_that_never_began_gives_back_what_was_kept_for_it() -> None:
-    waste = Waste(LEAST_HELD_TOKENS, lambda: 0.0)
+    waste = Allowance(LEAST_HELD_TOKENS, lambda: 0.0)
     adaptive = Adaptive(no_odds, paced(0.001, 1.0), FREE, waste, lambda: False)
     for attempt in (1, 2, 3):
         assert adaptive.decide("q", passages(2)).why == "cheap"
@@ -91,7 +91,7 @@ def test_a_draft_that_never_began_gives_back_what_was_kept_for_it() -> None:
 
 def test_what_a_draft_discarded_counts_for_a_minute_and_what_it_released_does_not() -> None:
     now = [100.0]
-    waste = Waste(1_000, lambda: now[0])
+    waste = Allowance(1_000, lambda: now[0])
     adaptive = Adaptive(no_odds, Pace(), FREE, waste, lambda: False)
     for attempt, outcome in ((1, "released"), (2, "discarded")):
         adaptive.decide("q", passages(2))
@@ -106,7 +106,7 @@ def test_what_a_draft_discarded_counts_for_a_minute_and_what_it_released_does_no
 
 def test_the_pace_is_learnt_and_a_fault_teaches_nothing() -> None:
     pace = Pace()
-    adaptive = Adaptive(no_odds, pace, FREE, Waste(1_000, lambda: 0.0), lambda: False)
+    adaptive = Adaptive(no_odds, pace, FREE, Allowance(1_000, lambda: 0.0), lambda: False)
     adaptive.learn(Judged(1, None, 10.0, "grader_unavailable"))
     assert pace.grade_s == pytest.approx(0.5)
     for _ in range(60):
@@ -117,7 +117,7 @@ def test_the_pace_is_learnt_and_a_fault_teaches_nothing() -> None:
 
 @dataclass
 class Spending:
-    """What was discarded when, beside a Waste that has to allow it."""
+    """What was discarded when, beside a Allowance that has to allow it."""
 
     limit: int
     now: float = 1_000.0
@@ -149,7 +149,7 @@ def test_no_minute_ever_holds_more_discarded_tokens_than_the_tenant_may_cause(
     limit: int, taken: list[tuple[str, float]]
 ) -> None:
     spending = Spending(limit)
-    waste = Waste(limit, lambda: spending.now)
+    waste = Allowance(limit, lambda: spending.now)
     for step, size in taken:
         if step == "wait":
             spending.now += size
@@ -173,7 +173,7 @@ def test_answers_in_a_row_stop_drafting_early_when_their_minute_is_spent(backend
     text = DraftScript((*stream, (0.0, (Stopped(StopReason.END),))))
 
     async def play() -> tuple[list[int], list[str]]:
-        waste, pace = Waste(500, anyio.current_time), paced(0.5, 0.01, 1_000.0)
+        waste, pace = Allowance(500, anyio.current_time), paced(0.5, 0.01, 1_000.0)
         discarded, why = list[int](), list[str]()
         for _ in range(6):
             loop = Loop(

@@ -1,0 +1,112 @@
+"""More than a server bears: who waits, who is turned away, before a stream opens; and what is free again afterwards."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from gateway.admission import Admission, Bounds
+from gateway.house import House
+from gateway.keys import Keys
+from tests.support.clients import ask, client
+from tests.support.gateway_app import eventually, running, scripted_house
+
+pytestmark = pytest.mark.anyio
+
+LONG = "Is it? [[grade_ms=60000]]"
+SHORT = "Is it?"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def bounded(**bounds: object) -> House:
+    return replace(scripted_house(), admission=Admission(Bounds(**bounds)))  # type: ignore[arg-type]
+
+
+def is_open(house: House, count: int) -> Callable[[], bool]:
+    return lambda: house.admission.open == count
+
+
+async def test_a_full_server_says_so_before_the_stream_and_when_to_come_again() -> None:
+    house = bounded(streams=1, waiting=0)
+    async with running(house) as server, client(server.base_url) as http, anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, server.base_url, LONG)
+        await eventually(is_open(house, 1))
+        for body in ({"question": SHORT}, {"question": SHORT, "stream": False}):
+            refused = await http.post("/v1/answers", json=body)
+            assert (refused.status_code, refused.json()["error"]["type"]) == (503, "overloaded")
+            assert refused.json()["error"]["retryable"] is True
+            assert int(refused.headers["retry-after"]) > 0
+        chat = {"model": "gateway", "messages": [{"role": "user", "content": SHORT}], "stream": True}
+        assert (await http.post("/v1/chat/completions", json=chat)).status_code == 503
+        assert (await http.get("/readyz")).status_code == 200
+        tasks.cancel_scope.cancel()
+    assert house.admission.open == 0
+
+
+async def test_a_question_waits_for_the_one_before_it_and_is_then_answered() -> None:
+    house = bounded(streams=1, waiting=1, wait_s=30.0)
+    async with running(house) as server, anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, server.base_url, "Is it? [[grade_ms=300]]")
+        await eventually(is_open(house, 1))
+        assert (await ask(server.base_url, SHORT)).one("done")["path"] == "clean"
+    assert (house.admission.open, house.admission.waiting) == (0, 0)
+
+
+async def test_a_client_that_leaves_while_it_waits_is_forgotten() -> None:
+    house = bounded(streams=1, waiting=1, wait_s=30.0)
+    async with running(house) as server, anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, server.base_url, LONG)
+        await eventually(is_open(house, 1))
+        async with anyio.create_task_group() as waiting:
+            waiting.start_soon(ask, server.base_url, SHORT)
+            await eventually(lambda: house.admission.waiting == 1)
+            waiting.cancel_scope.cancel()
+        await eventually(lambda: house.admission.waiting == 0)
+        assert house.admission.open == 1
+        tasks.cancel_scope.cancel()
+    assert house.admission.open == 0
+
+
+async def test_one_key_is_held_to_its_share_and_the_others_are_not() -> None:
+    house = replace(bounded(streams=9, streams_per_key=1), keys=Keys(("one", "two")))
+    async with running(house) as server, client(server.base_url) as http, anyio.create_task_group() as tasks:
+
+        async def ask_as(key: str, question: str) -> int:
+            headers = {"Authorization": f"Bearer {key}"}
+            response = await http.post("/v1/answers", json={"question": question, "stream": False}, headers=headers)
+            if response.status_code == 429:
+                assert response.json()["error"]["type"] == "too_many_streams"
+                assert response.headers["retry-after"] == "1"
+            return response.status_code
+
+        tasks.start_soon(ask_as, "one", LONG)
+        await eventually(is_open(house, 1))
+        assert await ask_as("one", SHORT) == 429
+        assert await ask_as("two", SHORT) == 200
+        assert await ask_as("three", SHORT) == 401
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_rate_is_over_with_429_and_the_seconds_to_wait() -> None:
+    async with running(bounded(tokens_per_minute=1)) as server, client(server.base_url) as http:
+        assert (await http.post("/v1/answers", json={"question": SHORT})).status_code == 200
+        refused = await http.post("/v1/answers", json={"question": SHORT})
+        assert (refused.status_code, refused.json()["error"]["type"]) == (429, "rate_limited")
+        assert 0 < int(refused.headers["retry-after"]) <= 61
+
+
+async def test_a_kept_answer_has_its_slot_until_it_ends_not_until_its_client_leaves() -> None:
+    house = bounded(streams=1, waiting=0)
+    async with running(house) as server, client(server.base_url) as http:
+        with anyio.move_on_after(0.3):
+            await ask(server.base_url, "Is it? [[grade_ms=1500]]", options={"resumable": True})
+        assert house.admission.open == 1
+        assert (await http.post("/v1/answers", json={"question": SHORT})).status_code == 503
+        await eventually(is_open(house, 0))
+        assert (await http.post("/v1/answers", json={"question": SHORT})).status_code == 200
+    assert house.admission.open == 0
