@@ -42,6 +42,7 @@ async def chain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterato
     async with messages_api(Script.parse("[[ttft_ms=5 grade_ms=5 tps=2000 tokens=12]]")) as upstream:
         settings = read_settings(
             retriever="scripted",
+            speculate="always",
             graders=("model",),
             generator_model="usual-writer",
             grader_model="usual-judge",
@@ -73,7 +74,9 @@ async def test_stop_closes_what_is_open_at_the_service(chain: Chain, script: str
         model="gateway", messages=[{"role": "user", "content": f"What is it? {script}"}], stream=True
     )
     is_held = "grade_ms" in script
-    await chain.upstream.wait_until(lambda log: bool(log.of("generator")) and log.of("generator")[0].tokens > 0)
+    await chain.upstream.wait_until(
+        lambda log: bool(log.of("grader")) and any(draft.tokens > 0 for draft in log.of("generator"))
+    )
     async for chunk in stream:
         if is_held or chunk.choices[0].delta.content:
             break
