@@ -34,6 +34,7 @@ SHARE_EVERY_S = 0.05  # what another server may be behind
 ALIVE_EVERY_S = 2.0  # a fifth of what makes an answer be taken for lost
 SWEEP_EVERY_S = 15.0
 LAST_SHARE_S = 2.0
+SHARE_AGAIN_S = 1.0
 CLAIM_LIMIT_S = 1.0  # of a database that is away; else it takes 2 ms
 READ_WITHIN_S = 3.0  # three times what a reader elsewhere lets pass between two traces of it
 
@@ -202,7 +203,8 @@ class Keeper:
                 await self._run(kept, run, halt)
         finally:
             kept.recording.lose()
-            await self._ended(kept)
+            self._note_end(kept)
+            await self._share_end(kept)
 
     async def _run(self, kept: Kept, run: Run, halt: Halt) -> None:
         """Runs the answer into its recording, to which nothing else adds."""
@@ -258,8 +260,8 @@ class Keeper:
             await anyio.sleep(SHARE_EVERY_S)
             await self._tell(self.shared, kept, None)
 
-    async def _tell(self, shared: Recordings, kept: Kept, expires_s: float | None) -> None:
-        """Adds what the others do not know yet. What cannot be added now is added with the next."""
+    async def _tell(self, shared: Recordings, kept: Kept, expires_s: float | None) -> bool:
+        """Adds what the others do not know yet; whether that could be done. What cannot be added now is added with the next."""
         try:
             state = await self._add(shared, kept, expires_s)
             if (
@@ -269,9 +271,10 @@ class Keeper:
                 state = await self._add(shared, kept, expires_s)
         except Exception as error:
             log.warning("answer %s cannot be resumed elsewhere for now: %s", kept.claim.answer_id, type(error).__name__)
-            return
+            return False
         if state is State.STOPPED:
             kept.stopped.set()
+        return state is not State.GONE
 
     async def _add(self, shared: Recordings, kept: Kept, expires_s: float | None) -> State:
         chunks = kept.recording.chunks_after(kept.shared_to)
@@ -282,28 +285,40 @@ class Keeper:
             kept.shared_to = chunks[-1].last
         return state
 
-    async def _ended(self, kept: Kept) -> None:
+    def _note_end(self, kept: Kept) -> None:
         """Keeps a finished answer for a while; of one that was given up nothing is left."""
         kept.ended_s = anyio.current_time()
         if kept.recording.is_lost:
             self._forget(kept)
         elif kept.has_failed:
             self._free_key(kept)  # a fault is no answer: asked again, it is asked anew
-        if self.shared is not None:
-            with CancelScope(shield=True), anyio.move_on_after(LAST_SHARE_S):
-                await self._end_shared(self.shared, kept)
 
-    async def _end_shared(self, shared: Recordings, kept: Kept) -> None:
+    async def _share_end(self, kept: Kept) -> None:
+        """Tells the others of the end, also when this server ends with it; else as soon as the database lets it."""
+        if self.shared is None:
+            return
+        is_told = False
+        with CancelScope(shield=True), anyio.move_on_after(LAST_SHARE_S):
+            is_told = await self._end_shared(self.shared, kept)
+        until_s = anyio.current_time() + self.keeping.keep_s
+        while not is_told and kept.recording.is_ended and anyio.current_time() < until_s:
+            await anyio.sleep(SHARE_AGAIN_S)
+            is_told = await self._end_shared(self.shared, kept)
+
+    async def _end_shared(self, shared: Recordings, kept: Kept) -> bool:
         answer_id = kept.claim.answer_id
         try:
             if kept.recording.is_lost:
                 await shared.forget(answer_id)
-                return
-            await self._tell(shared, kept, self.keeping.keep_s)
+                return True
+            if not await self._tell(shared, kept, self.keeping.keep_s):
+                return False
             if kept.has_failed:
                 await shared.release(answer_id)
         except Exception as error:
             log.warning("the end of answer %s is not known elsewhere: %s", answer_id, type(error).__name__)
+            return False
+        return True
 
     async def sweep(self) -> None:
         """Forgets what has been kept long enough."""

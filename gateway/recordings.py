@@ -11,6 +11,7 @@ from gateway.recording import Chunk, Piece, lost
 from retrieval.faults import RetrievalUnavailable
 
 POLL_S, POLL_MOST_S = 0.05, 0.4  # between two looks at an answer that another server gives; longer while nothing comes
+DOUBT_S = 4.0  # twice what its server takes to show itself, after an outage of the database that kept it from it
 LOST_S = 10.0  # without a sign of life of its server an answer is taken for lost
 
 
@@ -98,7 +99,7 @@ class Recordings(Protocol):
 class SharedSource:
     """The frames of an answer that another server gives or gave (gateway.recording.Source): looked for again and again.
 
-    No connection is held meanwhile. A database that is away is waited for as long as a server without a sign of life is.
+    No connection is held meanwhile. A database that is away is waited for; so is a server that comes back with it.
     """
 
     def __init__(self, recordings: Recordings, held: Held) -> None:
@@ -110,27 +111,33 @@ class SharedSource:
 
     async def after(self, n: int) -> Piece:
         """See Source."""
-        pause_s, patient_until = POLL_S, anyio.current_time() + LOST_S
+        pause_s, silent_since_s = POLL_S, None
         while True:
-            try:
-                stored = await self._recordings.read(self.answer_id, n)
-            except RetrievalUnavailable:
-                if anyio.current_time() > patient_until:
-                    return lost(self.answer_id, n)
-            else:
-                patient_until = anyio.current_time() + LOST_S
-                piece = lost(self.answer_id, n) if stored is None else piece_of(stored, self.answer_id, n)
-                if piece is not None:
-                    return piece
+            stored, patience_s = await self._look(n)
+            piece = None if stored is None else piece_of(stored, n)
+            if piece is not None:
+                return piece
+            now_s = anyio.current_time()
+            if stored is not None and not stored.is_lost:
+                silent_since_s = None
+            elif silent_since_s is None:
+                silent_since_s = now_s
+            elif now_s - silent_since_s > patience_s:
+                return lost(self.answer_id, n)
             await anyio.sleep(pause_s)
             pause_s = min(pause_s * 1.5, POLL_MOST_S)
 
+    async def _look(self, n: int) -> tuple[Stored | None, float]:
+        """What there is after event `n`, and for how many seconds it may be nothing before the answer is taken for lost."""
+        try:
+            return await self._recordings.read(self.answer_id, n), DOUBT_S
+        except RetrievalUnavailable:
+            return None, LOST_S
 
-def piece_of(stored: Stored, answer_id: str, n: int) -> Piece | None:
+
+def piece_of(stored: Stored, n: int) -> Piece | None:
     """What `stored` has after event `n`; None while there is nothing new."""
     if stored.chunks:
         frames, last = b"".join(chunk.after(n) for chunk in stored.chunks), stored.chunks[-1].last
         return Piece(frames, last, is_end=stored.is_ended and last == stored.last)
-    if stored.is_ended:
-        return Piece(b"", n, is_end=True)
-    return lost(answer_id, n) if stored.is_lost else None
+    return Piece(b"", n, is_end=True) if stored.is_ended else None

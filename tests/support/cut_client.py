@@ -93,6 +93,8 @@ async def one_connection(port: int, request: bytes, limit: int | None, read: Rea
                 while FRAME_END in body.text:
                     frame, _, body.text = body.text.partition(FRAME_END)
                     read.take(frame)
+                    if read.events and read.events[-1][1] == "failed":
+                        raise AssertionError(read.events[-1])
                 if read.is_done or (limit is not None and taken >= limit):
                     return
             try:

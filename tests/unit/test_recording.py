@@ -54,7 +54,7 @@ def test_what_is_shared_says_the_same(told: Batches, data: st.DataObject) -> Non
     recording, frames = recorded(told)
     n = data.draw(st.integers(0, len(frames) - 1))
     stored = Stored(recording.chunks_after(n), recording.last, is_ended=True, is_lost=False)
-    piece = piece_of(stored, ID, n)
+    piece = piece_of(stored, n)
     assert piece is not None
     assert (piece.frames, piece.last, piece.is_end) == (b"".join(frames[n:]), len(frames), True)
 
