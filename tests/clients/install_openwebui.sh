@@ -8,17 +8,20 @@ venv="${XDG_CACHE_HOME:-$HOME/.cache}/optimistic-gateway/openwebui-$version"
 if [ ! -e "$venv/complete" ]; then
     echo "Installing Open WebUI $version into $venv (once; some minutes)" >&2
     "$python" -m venv "$venv" >&2
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps "open-webui==$version" >&2
-    "$venv/bin/python" - >"$venv/requirements.txt" <<'END'
-import re
-from importlib.metadata import requires
+    "$venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --dest "$venv/wheel" "open-webui==$version" >&2
+    "$venv/bin/python" - "$venv"/wheel/*.whl >"$venv/requirements.txt" <<'END'
+import re, sys, zipfile
+from email import message_from_bytes
 
 MODELS = "accelerate einops faster-whisper opencv-python-headless pyarrow rapidocr sentence-transformers sentencepiece soundfile transformers"
-for line in requires("open-webui") or ():
+wheel = zipfile.ZipFile(sys.argv[1])
+metadata = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+for line in message_from_bytes(wheel.read(metadata)).get_all("Requires-Dist", []):
     if "extra ==" not in line and re.split(r"[\[=<>; ]", line)[0] not in MODELS.split():
         print(line)
 END
     "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$venv/requirements.txt" >&2
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps "$venv"/wheel/*.whl >&2
     touch "$venv/complete"
 fi
 echo "$venv"
