@@ -6,7 +6,7 @@ DOCS ?= docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-openwebui browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs
+.PHONY: help run test test-openwebui browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs jaeger test-jaeger
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -44,6 +44,12 @@ bench-resume: $(VENV)/.dev ## 200 answers cut at random bytes and read on, at ei
 
 bench-docs: $(VENV)/.dev ## 30 questions about this project's own documents, without a key
 	@$(BIN)/python -m tests.bench.own_documents $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
+
+jaeger: $(VENV)/.dev ## Jaeger v2 (built once, with Go) and Prometheus (Debian's) here, as k8s/components/observability sets them up
+	@$(BIN)/python -m tests.support.jaeger_stack $(ARGS)
+
+test-jaeger: $(VENV)/.dev ## 1,000 answers seen by the real Jaeger: not part of `make test`, because the build of Jaeger takes minutes
+	@TEST_JAEGER=1 $(BIN)/pytest -s tests/jaeger $(ARGS)
 
 format: $(VENV)/.dev ## Rewrite the code in the house format
 	$(BIN)/ruff check --fix .
