@@ -6,7 +6,7 @@ import time
 import anyio
 import psutil
 
-from tests.bench.figures import Json, spread
+from gateway.bench.figures import Json, spread
 from tests.bench.stage import Stage
 
 LAG_STEP_S = 0.005

@@ -16,11 +16,11 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 
+from gateway.bench.figures import Json, Line, machine, report, spread
+from gateway.bench.load import ask
 from gateway.settings import read_settings
 from gateway.telemetry import Telemetry
 from gateway.wiring import wired
-from tests.bench.figures import Json, Line, machine, report, spread
-from tests.bench.load import ask
 from tests.bench.stage import ASPECTS, SUBJECTS, messages_process, paragraph, topic, workshop
 from tests.support.census import Census, Counter, OpenSpans, resident_mb
 from tests.support.gateway_app import eventually, running

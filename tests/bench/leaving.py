@@ -12,13 +12,13 @@ import anyio
 from anyio.abc import SocketStream
 
 from gateway.app import application
+from gateway.bench.figures import Json, Line, machine, report, spread
 from gateway.documents import StoredDocuments
 from gateway.gaps import PostgresGaps
 from gateway.keeper import Keeper, Keeping, open_keeper
 from gateway.stored_recordings import StoredRecordings
 from retrieval.pool import Pool, open_pool
 from retrieval.store import PassageStore
-from tests.bench.figures import Json, Line, machine, report, spread
 from tests.support.census import Counter, OpenSpans
 from tests.support.clients import ask, client
 from tests.support.embedders import HashingEmbedder

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import anyio
 
-from tests.bench.figures import Json, Line, machine, report, spread
+from gateway.bench.figures import Json, Line, machine, report, spread
 from tests.bench.stage import workshop
 from tests.support.clients import Told, ask
 from tests.support.gateway_process import ROOT, gateway_process

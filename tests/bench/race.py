@@ -17,12 +17,12 @@ from typing import Literal
 
 import anyio
 
+from gateway.bench.figures import Json, Line, machine, report, spread
+from gateway.bench.load import Reply, ask, in_turns
+from gateway.bench.upstream import Exchange, Upstream
 from gateway.providers.script import Script
 from tests.bench.effort import Effort
-from tests.bench.figures import Json, Line, machine, report, spread
-from tests.bench.load import Reply, ask, in_turns
 from tests.bench.stage import Stage, staged, topic, workshop
-from tests.bench.upstream import Exchange, Upstream
 
 GRADE_MS, FIRST_TOKEN_MS, TOKENS_PER_S, TOKENS = 250, 400, 80, 40
 SCRIPT = f"[[grade_ms={GRADE_MS} ttft_ms={FIRST_TOKEN_MS} tps={TOKENS_PER_S} tokens={TOKENS}]]"

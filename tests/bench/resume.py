@@ -8,11 +8,11 @@ from pathlib import Path
 
 import anyio
 
+from gateway.bench.figures import Json, Line, machine, report, spread
 from gateway.keeper import open_keeper
 from gateway.providers.script import Script
 from gateway.stored_recordings import StoredRecordings
 from retrieval.pool import open_pool
-from tests.bench.figures import Json, Line, machine, report, spread
 from tests.support.clients import ask
 from tests.support.cut_client import read_with_cuts
 from tests.support.gateway_app import running, scripted_house

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from tests.bench.upstream import Moment, Upstream
+from gateway.bench.upstream import Moment, Upstream
 from tests.support.gateway_process import ROOT, GatewayProcess, gateway_process
 
 START_LIMIT_S = 20.0
@@ -108,7 +108,7 @@ async def staged(folder: Path, script: str, **settings: str) -> AsyncIterator[St
 @asynccontextmanager
 async def messages_process(script: str, log: Path) -> AsyncIterator[tuple[int, str]]:
     """The scripted Messages API as a process: its id and address."""
-    command = [sys.executable, "-m", "tests.support.messages_api", "--log", str(log), "--script", script]
+    command = [sys.executable, "-m", "gateway.bench.messages_api", "--log", str(log), "--script", script]
     async with await anyio.open_process(command, cwd=ROOT, stdin=None, stderr=None) as process:
         try:
             assert process.stdout is not None

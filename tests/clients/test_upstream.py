@@ -9,11 +9,11 @@ import httpx2
 import openai
 import pytest
 
+from gateway.bench.messages_api import MessagesApi, messages_api
 from gateway.providers.script import Script
 from gateway.settings import read_settings
 from gateway.wiring import wired
 from tests.support.gateway_app import running
-from tests.support.messages_api import MessagesApi, messages_api
 
 pytestmark = pytest.mark.anyio
 

@@ -9,13 +9,13 @@ import anyio
 import pytest
 from anthropic import AsyncAnthropic
 
+from gateway.bench.messages_api import MessagesApi, messages_api
 from gateway.providers.claude.client import open_client
 from gateway.providers.claude.generator import AnthropicGenerator
 from gateway.providers.claude.grader import AnthropicGrader
 from gateway.providers.script import Script
 from tests.support.generators import prompt, read
 from tests.support.graders import passages
-from tests.support.messages_api import MessagesApi, messages_api
 
 pytestmark = pytest.mark.anyio
 

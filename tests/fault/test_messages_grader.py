@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from anthropic.resources.messages import AsyncMessages
 
+from gateway.bench.messages_api import MessagesApi, messages_api
 from gateway.providers.claude.client import open_client
 from gateway.providers.claude.grader import AnthropicGrader
 from gateway.providers.claude.structured import usage_of
@@ -18,7 +19,6 @@ from gateway.providers.script import Script
 from grading.faults import GraderUnavailable
 from grading.grade import Verdict
 from tests.support.graders import passages
-from tests.support.messages_api import MessagesApi, messages_api
 
 pytestmark = pytest.mark.anyio
 

@@ -26,7 +26,7 @@ def anyio_backend() -> str:
 async def test_it_prints_its_port_logs_what_happens_and_ends_when_told(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     asked = ["--port", "0", "--log", str(log), "--script", "[[grade_ms=1 verdict=partial]]"]
-    command = [sys.executable, "-m", "tests.support.messages_api", *asked]
+    command = [sys.executable, "-m", "gateway.bench.messages_api", *asked]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:  # noqa: ASYNC220
         try:
             assert process.stdout is not None

@@ -7,6 +7,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
+from gateway.bench.messages_api import MessagesApi, messages_api
 from gateway.providers.claude.client import open_client
 from gateway.providers.claude.generator import AnthropicGenerator
 from gateway.providers.script import Script
@@ -17,7 +18,6 @@ from streaming.ledger import Entry
 from streaming.ports import Cited, Piece, Stopped, StopReason, Usage
 from streaming.silence import Silence
 from tests.support.generators import prompt, read, read_into, text_of
-from tests.support.messages_api import MessagesApi, messages_api
 
 pytestmark = pytest.mark.anyio
 

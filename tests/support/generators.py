@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
+from gateway.bench.messages_api import messages_api
 from gateway.providers.claude.client import open_client
 from gateway.providers.claude.generator import AnthropicGenerator
 from gateway.providers.script import Script
@@ -12,7 +13,6 @@ from gateway.providers.scripted import passage as scripted_passage
 from retrieval.passage import Passage
 from streaming.ports import Draft, Generator, Piece, Prompt, Text
 from tests.support.local import shared_models
-from tests.support.messages_api import messages_api
 
 READ_LIMIT_S = 0.5  # how long the client of the scripted server bears silence
 

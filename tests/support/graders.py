@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
+from gateway.bench.messages_api import messages_api
 from gateway.providers.claude.client import open_client
 from gateway.providers.claude.grader import AnthropicGrader
 from gateway.providers.claude.passages_grader import ModelPassagesGrader
@@ -16,7 +17,6 @@ from grading.ports import Grader
 from grading.score import ScoreGrader
 from retrieval.passage import Passage
 from tests.support.local import shared_models
-from tests.support.messages_api import messages_api
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
+from gateway.bench.messages_api import MessagesApi, messages_api
 from gateway.providers.claude.client import open_client
 from gateway.providers.claude.rewriter import AnthropicRewriter
 from gateway.providers.local.rewriter import LocalRewriter
 from gateway.providers.script import Script
 from gateway.providers.scripted import ScriptedRewriter
 from grading.ports import Rewriter
-from tests.support.messages_api import MessagesApi, messages_api
 
 
 @dataclass(frozen=True, slots=True)

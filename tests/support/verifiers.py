@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
+from gateway.bench.messages_api import MessagesApi, messages_api
 from gateway.providers.claude.client import open_client
 from gateway.providers.claude.verifier import AnthropicVerifier
 from gateway.providers.local.verifier import LocalVerifier, ReaderMeasure
@@ -12,7 +13,6 @@ from gateway.providers.scripted import ScriptedVerifier
 from grading.calibrate import default_calibration
 from grading.ports import Verifier
 from tests.support.local import shared_models
-from tests.support.messages_api import MessagesApi, messages_api
 
 
 @dataclass(frozen=True, slots=True)

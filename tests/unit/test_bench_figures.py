@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.bench.figures import percentile, spread
-from tests.bench.load import events, unchunked
+from gateway.bench.figures import percentile, spread
+from gateway.bench.load import events, unchunked
+from gateway.bench.upstream import Exchange, Moment, Upstream
 from tests.bench.own_documents import Question, holds
 from tests.bench.race import leaked
-from tests.bench.upstream import Exchange, Moment, Upstream
 
 RELEASED = Exchange("generator", "q", attempt=2, draft=1)
 

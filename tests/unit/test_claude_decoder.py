@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.bench.messages_wire import Answer, Request, Wire
 from gateway.providers.claude.decoder import Decoder
 from gateway.providers.claude.frames import EVENT_LIMIT_BYTES, Frames
 from gateway.providers.claude.request import messages, sentences
@@ -16,7 +17,6 @@ from gateway.providers.script import Script
 from retrieval.passage import Passage
 from streaming.faults import AnswerIncomplete, GeneratorMisconfigured, GeneratorOverloaded, GeneratorUnavailable
 from streaming.ports import Cited, Piece, Prompt, Stopped, StopReason, Text, Turn, Usage
-from tests.support.messages_wire import Answer, Request, Wire
 
 START = {"type": "message_start", "message": {"usage": {"input_tokens": 10, "output_tokens": 1}}}
 STOP = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4}}

@@ -10,10 +10,9 @@ from typing import Any, cast
 
 import anyio
 
-from tests.support.raw_client import request_bytes
-
 ANSWER_LIMIT_S = 30.0
 ANSWER_MARK = b"event: token"
+REFUSAL_MARK = b"event: refusal"
 
 
 @dataclass(slots=True)
@@ -63,14 +62,14 @@ class Reading(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._reply.take(data, time.monotonic())
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._reply.ended_s = time.monotonic()
         self.ended.set()
 
 
 async def ask(port: int, question: str, fields: Mapping[str, object], leave_after_s: float | None = None) -> Reply:
     """Asks on a connection of its own and reads to its end, or leaves (the connection is aborted) after so many seconds."""
-    request = request_bytes(question, **fields).replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n", 1)
+    request = request_bytes(question, fields)
     reply = Reply(time.monotonic())
     transport, reading = await asyncio.get_running_loop().create_connection(
         lambda: Reading(request, reply), "127.0.0.1", port
@@ -81,6 +80,13 @@ async def ask(port: int, question: str, fields: Mapping[str, object], leave_afte
     finally:
         transport.abort()
     return reply
+
+
+def request_bytes(question: str, fields: Mapping[str, object]) -> bytes:
+    """A question as a whole request, the last one on its connection."""
+    body = json.dumps({"question": question, **fields}).encode()
+    head = "POST /v1/answers HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
 def unchunked(response: bytes) -> bytes:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One line of the log (tests/support/messages_log.py says what it means)."""
+    """One line of the log (gateway/bench/messages_log.py says what it means)."""
 
     t: float
     event: str

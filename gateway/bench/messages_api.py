@@ -7,7 +7,7 @@ In a test, on the test's own event loop (asyncio):
 
 or as a process of its own, which prints its port on the first line and appends what happens, as JSON lines, to a file:
 
-    python -m tests.support.messages_api --port 0 --log FILE --script "[[grade_ms=250 ttft_ms=400]]"
+    python -m gateway.bench.messages_api --port 0 --log FILE --script "[[grade_ms=250 ttft_ms=400]]"
 """
 
 import argparse
@@ -24,10 +24,10 @@ from typing import TextIO
 
 import anyio
 
+from gateway.bench.messages_log import Exchange, Log, Moment
+from gateway.bench.messages_wire import Part, Reply, Request, Wire, error_reply, generator_reply, judging_reply
 from gateway.providers.script import Script, stamped_search
 from gateway.providers.scripted import Tally
-from tests.support.messages_log import Exchange, Log, Moment
-from tests.support.messages_wire import Part, Reply, Request, Wire, error_reply, generator_reply, judging_reply
 
 HEAD_LIMIT_BYTES = 65_536
 
@@ -141,7 +141,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> None:
         self._note_closed()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._note_closed()
         self._api.connections.discard(self)
         self.lost.set()

@@ -3,12 +3,11 @@
 import json
 import os
 import platform
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 Json = dict[str, Any]
 
@@ -45,8 +44,15 @@ def machine() -> Json:
         "system": platform.platform(),
         "python": platform.python_version(),
         "load_average": [round(each, 2) for each in os.getloadavg()],
-        "memory_free_mb": psutil.virtual_memory().available // 2**20,
+        "memory_free_mb": memory_free_mb(),
     }
+
+
+def memory_free_mb() -> int | None:
+    """Memory that programs could still have; None where the system does not tell."""
+    info = Path("/proc/meminfo")
+    found = re.search(r"MemAvailable:\s+(\d+) kB", info.read_text()) if info.exists() else None
+    return None if found is None else int(found[1]) // 1024
 
 
 def cpu_model() -> str:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from gateway.bench.messages_log import Kind
 from gateway.providers.script import Fault, FaultKind, GraderFault, Script, marked
-from tests.support.messages_log import Kind
 
 WIRE_MARKER = re.compile(r"\[\[\s*wire:(.*?)\]\]", re.DOTALL)
 ERRORS = {
