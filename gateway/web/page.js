@@ -334,3 +334,4 @@ function store(name, value) {
 
 useKeyDialog(askForKey);
 start();
+document.documentElement.classList.add("runs"); // what is pressed from now on is heard

@@ -85,7 +85,9 @@ def imported(name: str, seen: set[str]) -> set[str]:
     if name not in seen:
         seen.add(name)
         folder = Path(name).parent
-        for target in re.findall(r'(?:from|import) "\./([^"]+)"', text(name)) if folder.name != "vendor" else ():
+        for target in (
+            re.findall(r'(?:from |import |import\()"\./([^"]+)"', text(name)) if folder.name != "vendor" else ()
+        ):
             imported((folder / target).as_posix(), seen)
     return seen
 

@@ -23,6 +23,7 @@ QUIET = (  # what Chromium would do on its own, and a sandbox that a container's
     "--no-first-run",
 )
 STEP_LIMIT_MS = 15_000  # of each thing that is waited for; a busy machine needs a tenth of it
+RUNS = "() => !document.querySelector('#composer') || document.documentElement.classList.contains('runs')"
 EXPECTED = "Failed to load resource"  # the console's note of an error status, which the page shows by itself
 
 
@@ -94,6 +95,7 @@ async def visit(browser: Browser, url: str, path: str = "/", **context: Any) -> 
     page.on("request", lambda request: visitor.requests.append(request))
     try:
         await page.goto(url + path)
+        await page.wait_for_function(RUNS)
         yield visitor
     finally:
         await private.close()
