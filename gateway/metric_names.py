@@ -191,6 +191,7 @@ DUPLICATES: Final = _counter("gateway.evidence.duplicates", "{passage}", "Passag
 CONFLICTS: Final = _counter("gateway.evidence.conflicts", "{place}", "Places in which passages disagree")
 
 OPEN: Final = _gauge("gateway.answers.open", "{answer}", "Answers that are open")
+WAITING: Final = _gauge("gateway.answers.waiting", "{answer}", "Questions that wait for an answer to end")
 HELD: Final = _gauge("gateway.held", "By", "Text that is held back until its verdict")
 GRADER_LAG: Final = _gauge(
     "gateway.grader.lag", "s", "How long the oldest verdict that is waited for has been waited for"
@@ -233,6 +234,7 @@ OURS: Final = (
     DUPLICATES,
     CONFLICTS,
     OPEN,
+    WAITING,
     HELD,
     GRADER_LAG,
     POOL,

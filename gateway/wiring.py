@@ -17,7 +17,7 @@ from gateway.house import House
 from gateway.keeper import Keeper, Keeping, open_keeper
 from gateway.keys import Keys
 from gateway.library import AnyCollection, KnownCollections
-from gateway.metric_names import POOL
+from gateway.metric_names import POOL, WAITING
 from gateway.open_answers import OpenAnswers
 from gateway.passages import NoPassages, StoredPassages
 from gateway.profiles import Profiles
@@ -117,6 +117,7 @@ async def wired(settings: Settings) -> AsyncIterator[Wired]:
         judges = await _judges(settings, local, evidence.library, stack)
         keeper = await stack.enter_async_context(_keeper(settings, evidence.library))
         house = replace(_house(settings, evidence, judges, telemetry), keeper=keeper)
+        telemetry.metrics.observe(WAITING, lambda: ((house.admission.waiting, {}),))
         yield Wired(replace(house, decisions=await _decisions(settings, evidence.library, stack)), evidence.library)
 
 

@@ -1,5 +1,6 @@
 """More than a server bears: who waits, who is turned away, before a stream opens; and what is free again afterwards."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,6 +10,8 @@ import pytest
 from gateway.admission import Admission, Bounds
 from gateway.house import House
 from gateway.keys import Keys
+from gateway.settings import read_settings
+from gateway.wiring import wired
 from tests.support.clients import ask, client
 from tests.support.gateway_app import eventually, running, scripted_house
 
@@ -55,6 +58,22 @@ async def test_a_question_waits_for_the_one_before_it_and_is_then_answered() -> 
         await eventually(is_open(house, 1))
         assert (await ask(server.base_url, SHORT)).one("done")["path"] == "clean"
     assert (house.admission.open, house.admission.waiting) == (0, 0)
+
+
+async def test_who_waits_is_in_the_metrics_beside_what_is_open() -> None:
+    settings = read_settings(provider="scripted", retriever="scripted", max_streams=1, waiting_streams=2, wait_s=30.0)
+    async with wired(settings) as built, running(built.house) as server, client(server.base_url) as http:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, server.base_url, LONG)
+            await eventually(is_open(built.house, 1))
+            tasks.start_soon(ask, server.base_url, SHORT)
+            await eventually(lambda: built.house.admission.waiting == 1)
+            text = (await http.get("/metrics")).text
+            tasks.cancel_scope.cancel()
+        assert re.findall(r"^gateway_answers_(open|waiting) (\S+)$", text, re.MULTILINE) == [
+            ("open", "1"),
+            ("waiting", "1"),
+        ]
 
 
 async def test_a_client_that_leaves_while_it_waits_is_forgotten() -> None:
