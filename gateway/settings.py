@@ -259,8 +259,9 @@ class Settings(BaseSettings):
         )
 
     def bounds(self) -> Bounds:
-        """Who is let in. Without keys everyone is one and the same, and has what there is."""
-        per_key = self.max_streams_per_key if self.api_keys else self.max_streams
+        """Who is let in. Without keys everyone is one and the same, and has what there is, places to wait included."""
+        everything = self.max_streams + self.waiting_streams
+        per_key = self.max_streams_per_key if self.api_keys else everything
         return Bounds(
             self.max_streams,
             per_key,
