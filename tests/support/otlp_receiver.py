@@ -1,4 +1,4 @@
-"""A collector for tests: a real OTLP/HTTP server on loopback that keeps the spans it is sent."""
+"""A collector for tests: a real OTLP/HTTP server on loopback that keeps the spans and the names of the metrics it is sent."""
 
 import gzip
 import threading
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -33,6 +34,8 @@ class OtlpReceiver:
 
     def __init__(self, silent: bool) -> None:
         self.spans: list[ReceivedSpan] = []
+        self.metrics: dict[str, int] = {}
+        """How many exemplars with a trace id came with each metric, by its name."""
         self.requests = 0
         self.silent = silent
         self.stopping = threading.Event()
@@ -58,6 +61,15 @@ class OtlpReceiver:
             self.requests += 1
             self.spans.extend(spans)
             self._changed.notify_all()
+
+    def take_metrics(self, body: bytes) -> None:
+        for of_resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+            for metric in (each for of_scope in of_resource.scope_metrics for each in of_scope.metrics):
+                points = metric.histogram.data_points
+                exemplars = [each for point in points for each in point.exemplars if each.trace_id]
+                with self._changed:
+                    self.metrics[metric.name] = self.metrics.get(metric.name, 0) + len(exemplars)
+                    self._changed.notify_all()
 
     def start(self) -> None:
         self._thread.start()
@@ -92,7 +104,7 @@ def _handler(receiver: OtlpReceiver) -> type[BaseHTTPRequestHandler]:
                 receiver.stopping.wait(60)
                 self.close_connection = True
                 return
-            receiver.take(body)
+            (receiver.take_metrics if self.path.endswith("/metrics") else receiver.take)(body)
             answer = ExportTraceServiceResponse().SerializeToString()
             self.send_response(200)
             self.send_header("content-type", "application/x-protobuf")
