@@ -42,8 +42,8 @@ UNSEEN_AUC = {"squad2": 0.88, "multihop": 0.85, "clapnq": 0.88, **dict.fromkeys(
 PLAIN, JITTERED = 2, 1  # copies of each case
 # Which share of the sets that a first search finds supports an answer: the questions of squad2, multihop and mtrag x4 as their authors
 # mixed them (.476, .922 and .888 answerable) times what dense search has of their evidence among the first five: of squad2 the passage
-# (.915); of a multihop chain .721 of its passages, for .959 at least one, so about .84 (docs/decisions/0009); of mtrag, whose passages stand
-# for each other, any (.728).
+# (.915); of a multihop chain .721 of its passages, for .959 at least one, so about .84 (docs/decisions/0009); of mtrag, whose passages
+# stand for each other, any (.728).
 SERVED = (0.476 * 0.915 + 0.922 * 0.84 + 0.888 * 0.728) / 3
 DATA = (
     "the development sides of squad2, multihop, clapnq and mtrag x4, each set weighing the same (mtrag as one); a third of "
