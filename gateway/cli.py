@@ -12,6 +12,9 @@ import anyio
 import typer
 
 from gateway import calibration
+from gateway.bench.command import bench
+from gateway.bench.profile import ProfileUnreadable
+from gateway.bench.stage import StageBroken
 from gateway.evaluation.command import evaluation
 from gateway.gap_commands import gaps
 from gateway.report_command import report
@@ -25,7 +28,7 @@ from streaming.events import Path as AnswerPath
 T = TypeVar("T")
 
 ANSWERED, FAILED, USAGE, REFUSED, BROKEN, INTERRUPTED = 0, 1, 2, 3, 4, 130
-EXPECTED = (GatewayFault, PortInUse, FileNotFoundError, PermissionError)
+EXPECTED = (GatewayFault, PortInUse, FileNotFoundError, PermissionError, StageBroken, ProfileUnreadable)
 
 cli = typer.Typer(
     name="gateway",
@@ -41,6 +44,10 @@ cli.command(
     epilog="Examples: `gateway report --since 24h`, `gateway report --prometheus http://127.0.0.1:9090 --json`, "
     "`gateway report --gateway http://127.0.0.1:8080 --picture report.png`"
 )(report)
+cli.command(
+    epilog="Examples: `gateway bench`, `gateway bench --profile mine.toml --json new.json --compare old.json`, "
+    "`gateway bench --from-log --strategies never,adaptive`"
+)(bench)
 
 Collection = Annotated[str, typer.Option(help="The collection of documents.")]
 

@@ -35,6 +35,8 @@ class Speculation:
     terms: Terms = field(default_factory=Terms)
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     is_pressed: Callable[[], bool] = lambda: False
+    odds: Odds | None = None
+    """Who says p(sufficient) in place of the free signals."""
     _paces: dict[tuple[str, str], Pace] = field(default_factory=dict)
     _wastes: dict[str, Allowance] = field(default_factory=dict)
 
@@ -58,6 +60,8 @@ class Speculation:
         return self._wastes[tenant]
 
     def _odds(self, collection: str) -> Odds:
+        if self.odds is not None:
+            return self.odds
         own = self.calibrations.get(collection)
 
         def odds(question: str, passages: tuple[Passage, ...]) -> float:

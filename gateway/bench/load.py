@@ -17,19 +17,22 @@ REFUSAL_MARK = b"event: refusal"
 
 @dataclass(slots=True)
 class Reply:
-    """What a client received, byte for byte, and when (`time.monotonic()`, from before it connected)."""
+    """What a client received, byte for byte, and when (`time.monotonic()`, from before it connected). A refusal is an answer too."""
 
     began_s: float
     received: bytearray = field(default_factory=bytearray)
     first_answer_s: float | None = None
+    refused_s: float | None = None
     ended_s: float | None = None
 
     def take(self, data: bytes, now_s: float) -> None:
         """Notes `data`; the answer begins where the first `token` event does."""
-        seen = max(0, len(self.received) - len(ANSWER_MARK))
+        seen = max(0, len(self.received) - len(REFUSAL_MARK))
         self.received += data
         if self.first_answer_s is None and ANSWER_MARK in self.received[seen:]:
             self.first_answer_s = now_s
+        if self.refused_s is None and REFUSAL_MARK in self.received[seen:]:
+            self.refused_s = now_s
 
     @property
     def events(self) -> list[tuple[str, dict[str, Any]]]:

@@ -77,7 +77,9 @@ class MessagesApi:
         exchange = self._exchange(connection, request, received_s)
         if request.kind == "generator":
             return generator_reply(request, script, wire, exchange.attempt, exchange.draft), exchange
-        return judging_reply(request, script, wire, exchange.attempt), exchange
+        reply = judging_reply(request, script, wire, exchange.attempt)
+        exchange.tokens = reply.tokens
+        return reply, exchange
 
     def _exchange(self, connection: int, request: Request, received_s: float) -> Exchange:
         attempt = stamped_search("\n".join(request.passages))
@@ -94,6 +96,7 @@ class MessagesApi:
             attempt=attempt,
             draft=draft,
             received_s=received_s,
+            input_tokens=request.input_tokens,
         )
         self.log.note(exchange, "request")
         return exchange

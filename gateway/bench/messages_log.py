@@ -18,7 +18,7 @@ class Exchange:
     """One request and its answer. Moments are `time.monotonic()`, comparable between processes of one machine.
 
     `responded_s` is when the first byte of the answer was written, `finished_s` when the last one was; `closed_s` is when the peer's
-    end of the connection was seen to be closed before that. `tokens` were written so far.
+    end of the connection was seen to be closed before that. `tokens` were written so far, of a reply that is no stream all at once.
     """
 
     id: int
@@ -34,6 +34,7 @@ class Exchange:
     finished_s: float | None = None
     closed_s: float | None = None
     tokens: int = 0
+    input_tokens: int = 0
 
     @property
     def is_open(self) -> bool:

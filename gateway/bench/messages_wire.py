@@ -83,7 +83,7 @@ class Part:
 class Reply:
     """A whole answer. `end` is how its body ends: properly, by breaking the connection, or never.
 
-    `due_s` is when the status line is written, None for never.
+    `due_s` is when the status line is written, None for never. `tokens` are those of a reply that is no stream.
     """
 
     parts: Iterator[Part]
@@ -94,6 +94,7 @@ class Reply:
     linger_s: float = 0.0
     retry_after: int = 0
     split: int = 0
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ def judging_reply(request: Request, script: Script, wire: Wire, attempt: int) ->
     content = [{"type": "text", "text": text}] if text else []
     message = {**_message(request, content, stop), "usage": _usage(request, len(text) // 4)}
     body = json.dumps(message, ensure_ascii=False).encode()
-    return Reply(iter([Part(due_s, body)]), content_type="application/json", due_s=due_s)
+    return Reply(iter([Part(due_s, body)]), content_type="application/json", due_s=due_s, tokens=len(text) // 4)
 
 
 def fault_and_due(request: Request, script: Script, attempt: int) -> tuple[GraderFault, float]:

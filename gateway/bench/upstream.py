@@ -18,6 +18,7 @@ class Moment:
     attempt: int
     draft: int
     tokens: int
+    input_tokens: int = 0
 
 
 @dataclass(slots=True)
@@ -28,6 +29,8 @@ class Exchange:
     question: str
     attempt: int
     draft: int
+    input_tokens: int = 0
+    tokens: int = 0
     at_s: dict[str, float] = field(default_factory=dict)
 
 
@@ -37,12 +40,19 @@ class Upstream:
     def __init__(self, moments: Sequence[Moment]) -> None:
         by_id: dict[int, Exchange] = {}
         self._of: dict[tuple[str, str], list[Exchange]] = {}
+        self._all: dict[str, list[Exchange]] = {}
         for moment in moments:
             if moment.id not in by_id:
-                exchange = Exchange(moment.kind, moment.question, moment.attempt, moment.draft)
+                exchange = Exchange(moment.kind, moment.question, moment.attempt, moment.draft, moment.input_tokens)
                 by_id[moment.id] = exchange
                 self._of.setdefault((moment.question, moment.kind), []).append(exchange)
+                self._all.setdefault(moment.question, []).append(exchange)
             by_id[moment.id].at_s[moment.event] = moment.t
+            by_id[moment.id].tokens = moment.tokens
+
+    def of(self, question: str) -> list[Exchange]:
+        """All of them."""
+        return self._all.get(question, [])
 
     def drafts(self, question: str) -> list[Exchange]:
         return self._of.get((question, "generator"), [])

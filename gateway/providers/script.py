@@ -88,9 +88,11 @@ class Script:
     `verdicts`, `conflicts`, `passages` (how many a search finds) and `grader_faults` are per attempt, `faults` per draft of one
     attempt; the last of each repeats. `missing` and `conflicts` may be `none`. A line ends after each `sentence` tokens (0: never). A
     sentence that holds one of the words of `unsupported` is so. `rewrite`, `parts` and `alone` are what the rewriter says, without the
-    markers of the question, which go with it.
+    markers of the question, which go with it. Each passage goes on for `padding` more words. `odds` is p(sufficient) as the free signals of
+    a search tell it, per search (the bench).
     `relevant` None means: all of a sufficient set, the first of a partial one, none of an insufficient one. `jitter`
-    is the sigma of a lognormal factor (median 1) on every delay, drawn from `seed` and the question.
+    is the sigma of a lognormal factor (median 1) on every delay, drawn from `seed` and the question, or from `draw` in its place, so that
+    different questions can meet the same delays.
     """
 
     retrieve_ms: float = 20.0
@@ -100,11 +102,14 @@ class Script:
     tokens: int = 60
     jitter: float = 0.0
     seed: int = 0
+    draw: str = ""
     verdicts: tuple[Verdict, ...] = (Verdict.SUFFICIENT,)
     missing: str | None = None
     conflicts: tuple[str, ...] = ("none",)
     relevant: tuple[int, ...] | None = None
     passages: tuple[int, ...] = (5,)
+    padding: int = 0
+    odds: tuple[float, ...] = (0.5,)
     cite: int = 10
     faults: tuple[Fault, ...] = (NO_FAULT,)
     grader_faults: tuple[GraderFault, ...] = (GraderFault.NONE,)
@@ -209,7 +214,7 @@ class Script:
     def _drawn(self, *what: str | int) -> Callable[[float], float]:
         if self.jitter == 0:
             return lambda delay: delay
-        chance = random.Random(repr((self.seed, self.question, *what)))
+        chance = random.Random(repr((self.seed, self.draw or self.question, *what)))
         return lambda delay: delay * chance.lognormvariate(0.0, self.jitter)
 
 
@@ -294,6 +299,9 @@ KEYS: Mapping[str, Setter] = {
     "tokens": lambda script, value: replace(script, tokens=_count(value)),
     "jitter": lambda script, value: replace(script, jitter=_not_negative(value)),
     "seed": lambda script, value: replace(script, seed=int(value)),
+    "draw": lambda script, value: replace(script, draw=value),
+    "padding": lambda script, value: replace(script, padding=_count(value)),
+    "odds": lambda script, value: replace(script, odds=_listed(_not_negative)(value)),
     "verdict": lambda script, value: replace(script, verdicts=_listed(Verdict)(value)),
     "missing": lambda script, value: replace(script, missing=value),
     "conflicts": lambda script, value: replace(script, conflicts=_listed(str)(value)),

@@ -31,6 +31,7 @@ from streaming.ports import Cited, Piece, Prompt, Stopped, StopReason, Text, Usa
 T = TypeVar("T")
 
 NAME = "scripted"
+DIGITS = str.maketrans("0123456789", "bdfghklmrs")
 REMEMBERED = 4_096  # questions of which a tally is kept; a forgotten one starts anew
 READ_TOKENS = 512  # at most this many late tokens in one batch: about what one 64 KiB read would bring
 
@@ -83,7 +84,7 @@ class ScriptedRetriever:
             raise RetrievalMisconfigured(str(error)) from error
         search = search_number(query.text, widened=query.mode is SearchMode.HYBRID)
         await anyio.sleep(script.retrieve_s(search))
-        return tuple(passage(n, search) for n in range(1, min(query.k, script.found(search)) + 1))
+        return tuple(passage(n, search, script.padding) for n in range(1, min(query.k, script.found(search)) + 1))
 
 
 class ScriptedGrader:
@@ -261,9 +262,17 @@ class ScriptedDraft:
         raise fault_of(fault.kind, self._said)
 
 
-def passage(number: int, search: int) -> Passage:
-    """The `number`-th passage that a scripted search finds."""
-    text = f"{stamp(number, search)} It says nothing else."
+def letters(number: int) -> str:
+    """A number as a word: figures in passages could disagree."""
+    return str(number).translate(DIGITS)
+
+
+def passage(number: int, search: int, padding: int = 0) -> Passage:
+    """The `number`-th passage that a scripted search finds, with so many more words that say nothing."""
+    more = "".join(
+        f" {letters(number)}{letters(search)}{letters(word)}" for word in range(padding)
+    )  # no two passages are alike
+    text = f"{stamp(number, search)} It says nothing else.{more}"
     return Passage(
         id=f"scripted-{search}-{number}",
         document_id=f"scripted-{search}",

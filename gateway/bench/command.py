@@ -1,0 +1,149 @@
+"""`gateway bench`: the strategies side by side, against a model's service that plays a script."""
+
+import json
+import sys
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from gateway.bench.profile import Profile
+    from gateway.bench.run import Plan
+
+SLOW_QUESTIONS = 60  # of the second, short run with a slow grader
+
+ProfileFile = Annotated[
+    Path | None, typer.Option("--profile", help="Delays, mix and prices in a TOML file; default: the built-in profile.")
+]
+FromLog = Annotated[bool, typer.Option("--from-log", help="Delays and mix from this server's decision log.")]
+Since = Annotated[str, typer.Option(help="With --from-log, how far back: 90s, 30m, 24h, 7d.")]
+Questions = Annotated[int, typer.Option(help="Questions a run and strategy.", min=1, max=9_000)]
+Runs = Annotated[int, typer.Option(help="Runs; ratios are medians of theirs.", min=1, max=50)]
+Concurrency = Annotated[int, typer.Option(help="Questions at once.", min=1, max=128)]
+Strategies = Annotated[str, typer.Option(help="Which, by comma: plain, classic, never, always, adaptive.")]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write every figure to this file.")]
+Picture = Annotated[Path | None, typer.Option(help="Draw the figures: a PNG, written here.")]
+Compare = Annotated[Path | None, typer.Option(help="Compare with the JSON of an older bench.")]
+Check = Annotated[bool, typer.Option(help="Exit with 1 where the built-in profile misses what it is to reach.")]
+
+
+def bench(
+    profile: ProfileFile = None,
+    from_log: FromLog = False,
+    since: Since = "7d",
+    questions: Questions = 100,
+    runs: Runs = 5,
+    concurrency: Concurrency = 16,
+    strategies: Strategies = "plain,classic,never,always,adaptive",
+    json_: JsonFile = None,
+    picture: Picture = None,
+    compare: Compare = None,
+    check: Check = False,
+) -> None:
+    """Compare ways to answer, side by side: first answer byte by path, discarded tokens, cost. No key and no database needed."""
+    from gateway.bench import shown
+    from gateway.bench.figures import table as lined
+    from gateway.bench.run import Plan
+    from gateway.cli import USAGE, run_or_exit, stop
+    from gateway.report_command import seconds_of
+
+    since_s = seconds_of(since)
+    if since_s is None:
+        stop(f"{since!r} is no length of time; write 90s, 30m, 24h or 7d", USAGE)
+    if profile is not None and from_log:
+        stop("name a profile or read the decision log, not both", USAGE)
+    old = _older(compare)
+    plan = Plan(_named(strategies), questions, runs, concurrency)
+    chosen = run_or_exit(partial(_logged, since_s)) if from_log else _read(profile)
+    is_built_in = profile is None and not from_log
+    print(f"About {_seconds(chosen, plan):.0f} s", file=sys.stderr)
+    found, slow = run_or_exit(partial(_measured, chosen, plan, is_built_in))
+    print(shown.table(found))
+    lines = shown.ratios(found, slow)
+    if lines:
+        print("\n" + lined("How they compare" + (", and what is to be reached" if is_built_in else ""), lines))
+    if old is not None:
+        print("\n" + shown.comparison(old, found))
+    if json_ is not None:
+        whole = found if slow is None else {**found, "slow_grader": slow}
+        json_.write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
+    if picture is not None:
+        picture.write_bytes(shown.picture(found))
+    if check and is_built_in and any(line.is_met is False for line in lines):
+        raise typer.Exit(1)
+
+
+async def _measured(
+    profile: "Profile", plan: "Plan", is_built_in: bool
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The outcome, and that of the built-in profile with a slow grader where both strategies that it concerns are compared."""
+    from dataclasses import replace
+
+    from gateway.bench.outcome import outcome
+    from gateway.bench.profile import SLOW_GRADER
+    from gateway.bench.run import measure
+
+    found = outcome(profile, plan, await measure(profile, plan))
+    if not is_built_in or not {"always", "adaptive"}.issubset(plan.strategies):
+        return found, None
+    short = replace(plan, strategies=("always", "adaptive"), questions=min(plan.questions, SLOW_QUESTIONS), runs=1)
+    return found, outcome(SLOW_GRADER, short, await measure(SLOW_GRADER, short))
+
+
+def _seconds(profile: "Profile", plan: "Plan") -> float:
+    """About how long the plan takes: what the slowest strategy takes for an answer, for all."""
+    delays, answer = profile.delays, profile.answer
+    each_s = (delays.retrieve + delays.grade + delays.first_token) / 1000 + answer.tokens / answer.tokens_per_s
+    return 15 + plan.questions * plan.runs * len(plan.strategies) * each_s / plan.concurrency
+
+
+def _named(strategies: str) -> Any:
+    from gateway.bench.strategies import STRATEGIES
+    from gateway.cli import USAGE, stop
+
+    named = tuple(part.strip() for part in strategies.split(",") if part.strip())
+    unknown = [name for name in named if name not in STRATEGIES]
+    if unknown or not named:
+        stop(f"there is no strategy {', '.join(unknown) or 'named'}; there are {', '.join(STRATEGIES)}", USAGE)
+    return tuple(name for name in STRATEGIES if name in named)
+
+
+def _read(path: Path | None) -> "Profile":
+    from gateway.bench.profile import Profile, ProfileUnreadable, read_profile
+    from gateway.cli import USAGE, stop
+
+    try:
+        return Profile() if path is None else read_profile(path)
+    except ProfileUnreadable as error:
+        stop(str(error), USAGE)
+
+
+def _older(path: Path | None) -> Any:
+    from gateway.bench.outcome import FORM
+    from gateway.cli import USAGE, stop
+
+    if path is None:
+        return None
+    try:
+        old = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        stop(f"{path}: {error}", USAGE)
+    if not isinstance(old, dict) or old.get("form") != FORM:
+        stop(f"{path}: not written by this version of `gateway bench --json`", USAGE)
+    return old
+
+
+async def _logged(since_s: float) -> "Profile":
+    from gateway.bench.logged import logged_profile
+    from gateway.cli import settings_or_exit
+    from gateway.wiring import database_url
+    from retrieval.pool import open_pool
+    from retrieval.schema import migrate
+
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(database_url(settings_or_exit()))
+        await migrate(url)
+        return await logged_profile(await stack.enter_async_context(open_pool(url, size=1)), since_s)

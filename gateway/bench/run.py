@@ -1,0 +1,136 @@
+"""A run: the same questions put to every strategy in turns, and what came of each."""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from gateway.bench.load import Reply, ask
+from gateway.bench.profile import Prices, Profile
+from gateway.bench.stage import Stage, staged, workshop
+from gateway.bench.strategies import SPECULATE, Strategy
+from gateway.bench.upstream import Exchange, Upstream
+from gateway.bench.workload import Planned, defaults_of, planned
+
+WARM_UP = (
+    12  # questions for each strategy before the first run: connections, pages of memory and the pace of the models
+)
+WARM_UP_FROM, RUN_STEP = 1_000_000, 10_000  # numbers of questions, so that no two are the same
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question, how it was answered, and what came of it. Times in milliseconds, tokens and money in all."""
+
+    run: int
+    planned: Planned
+    strategy: Strategy
+    first_byte_ms: float
+    path: str
+    discarded_tokens: int
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is asked: `questions` a run and strategy, so many at once."""
+
+    strategies: tuple[Strategy, ...]
+    questions: int = 100
+    runs: int = 5
+    concurrency: int = 16
+
+
+@dataclass(slots=True)
+class Turn:
+    """One request of a run."""
+
+    run: int
+    planned: Planned
+    strategy: Strategy
+    reply: Reply | None = None
+
+    @property
+    def question(self) -> str:
+        return self.planned.question(f"{self.strategy} {self.run}")
+
+
+@dataclass(slots=True)
+class Turns:
+    """The requests of all runs, in the order in which they are asked."""
+
+    turns: list[Turn] = field(default_factory=list)
+
+    def add(self, run: int, questions: Sequence[Planned], strategies: Sequence[Strategy], seed: int) -> None:
+        """A run more: each question by every strategy one after the other, which of them is first drawn anew, so that what disturbs the
+        machine disturbs all."""
+        chance = random.Random(seed)
+        for question in questions:
+            for strategy in chance.sample(strategies, len(strategies)):
+                self.turns.append(Turn(run, question, strategy))
+
+
+async def measure(profile: Profile, plan: Plan) -> list[Asked]:
+    """Plays the plan against a gateway and a model's service of its own. Raises StageBroken; stops both whatever happens."""
+    defaults = defaults_of(profile)
+    prices = profile.prices
+    settings = {
+        "GATEWAY_SECOND_WORTH": str(prices.second),
+        "GATEWAY_INPUT_PRICE": str(prices.generator_input),
+        "GATEWAY_OUTPUT_PRICE": str(prices.generator_output),
+    }
+    with workshop() as folder:
+        async with staged(folder, defaults, **settings) as stage:
+            warm, runs = Turns(), Turns()
+            warm.add(0, planned(profile, WARM_UP, first=WARM_UP_FROM), plan.strategies, seed=0)
+            await play(stage, warm.turns, plan.concurrency)
+            for run in range(1, plan.runs + 1):
+                questions = planned(profile, plan.questions, seed=run, first=run * RUN_STEP)
+                runs.add(run, questions, plan.strategies, seed=run)
+            await play(stage, runs.turns, plan.concurrency)
+            upstream = stage.upstream()
+    return [asked(turn, upstream, prices) for turn in runs.turns]
+
+
+async def play(stage: Stage, turns: Sequence[Turn], concurrency: int) -> None:
+    """Asks every question, so many at once, each client beginning a little after the last."""
+    waiting: Iterator[Turn] = iter(turns)
+
+    async def client(number: int) -> None:
+        await anyio.sleep(number / concurrency)
+        for turn in waiting:
+            fields = {"options": {"speculate": SPECULATE[turn.strategy]}}
+            turn.reply = await ask(stage.ports[turn.strategy], turn.question, fields)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(concurrency):
+            tasks.start_soon(client, number)
+
+
+def asked(turn: Turn, upstream: Upstream, prices: Prices) -> Asked:
+    """What came of a request that has been answered."""
+    reply = turn.reply
+    assert reply is not None
+    done: Mapping[str, Any] = reply.done
+    first_s = reply.first_answer_s or reply.refused_s or reply.ended_s
+    assert first_s is not None
+    return Asked(
+        run=turn.run,
+        planned=turn.planned,
+        strategy=turn.strategy,
+        first_byte_ms=(first_s - reply.began_s) * 1000,
+        path=str(done["path"]),
+        discarded_tokens=int(done["usage"]["discarded_tokens"]),
+        cost=sum(price_of(exchange, prices) for exchange in upstream.of(turn.question)),
+    )
+
+
+def price_of(exchange: Exchange, prices: Prices) -> float:
+    """What one request to a model costs: what it read, and what it had said when it ended or was cut."""
+    is_draft = exchange.kind == "generator"
+    read, said = (
+        (prices.generator_input, prices.generator_output) if is_draft else (prices.grader_input, prices.grader_output)
+    )
+    return (exchange.input_tokens * read + exchange.tokens * said) / 1e6
