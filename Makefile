@@ -6,7 +6,7 @@ DOCS ?= docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-openwebui browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs jaeger test-jaeger
+.PHONY: help run test test-openwebui browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs bench-tracing jaeger test-jaeger
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -16,6 +16,7 @@ run: $(VENV)/.run ## Ingest DOCS (default ./docs) and serve on http://127.0.0.1:
 
 test: $(VENV)/.dev ## The whole suite: real Postgres, real sockets, no key needed
 	@sh tests/clients/install.sh
+	@sh tests/k8s/install.sh
 	@$(BIN)/pytest $(ARGS)
 
 browser: $(VENV)/.dev ## A Chromium for the tests of the page, where there is none (without one they are skipped)
@@ -44,6 +45,9 @@ bench-resume: $(VENV)/.dev ## 200 answers cut at random bytes and read on, at ei
 
 bench-docs: $(VENV)/.dev ## 30 questions about this project's own documents, without a key
 	@$(BIN)/python -m tests.bench.own_documents $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
+
+bench-tracing: $(VENV)/.dev ## What tracing costs, with a collector that works and with ones that do not: 2 minutes
+	@$(BIN)/python -m tests.bench.tracing $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
 
 jaeger: $(VENV)/.dev ## Jaeger v2 (built once, with Go) and Prometheus (Debian's) here, as k8s/components/observability sets them up
 	@$(BIN)/python -m tests.support.jaeger_stack $(ARGS)

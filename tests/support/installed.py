@@ -17,10 +17,20 @@ def cache() -> Path:
 
 def npm_clients() -> Path:
     """The folder in which Node.js finds the npm packages. Skips the test where there is none."""
-    lock = hashlib.sha256((CLIENTS / "package-lock.json").read_bytes()).hexdigest()[:16]
-    folder = cache() / f"clients-{lock}"
+    return npm_packages(CLIENTS, "clients")
+
+
+def custom_resources() -> Path:
+    """The folder in which Node.js finds the schemas of custom resources (tests/k8s/install.sh). Skips the test where there is none."""
+    return npm_packages(CLIENTS.with_name("k8s"), "custom-resources")
+
+
+def npm_packages(of: Path, name: str) -> Path:
+    """What the package-lock.json of the folder `of` has brought."""
+    lock = hashlib.sha256((of / "package-lock.json").read_bytes()).hexdigest()[:16]
+    folder = cache() / f"{name}-{lock}"
     if shutil.which("node") is None or not (folder / "node_modules" / ".package-lock.json").exists():
-        go_without("Node.js with the npm clients")
+        go_without(f"Node.js with the npm packages of {name}")
     return folder
 
 
