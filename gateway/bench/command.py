@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gateway.bench.run import Plan
 
 SLOW_QUESTIONS = 60  # of the second, short run with a slow grader
+CHECK_QUESTIONS, CHECK_RATE = 60, 10.0  # what checks a simulation on a server, and how many a second that serves about
 
 ProfileFile = Annotated[
     Path | None, typer.Option("--profile", help="Delays, mix and prices in a TOML file; default: the built-in profile.")
@@ -27,6 +28,10 @@ Strategies = Annotated[str, typer.Option(help="Which, by comma: plain, classic, 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write every figure to this file.")]
 Picture = Annotated[Path | None, typer.Option(help="Draw the figures: a PNG, written here.")]
 Compare = Annotated[Path | None, typer.Option(help="Compare with the JSON of an older bench.")]
+Simulate = Annotated[bool, typer.Option(help="Simulate instead, for loads beyond one machine; a short run checks it.")]
+Rate = Annotated[float, typer.Option(help="With --simulate, answers in a second.", min=0.01, max=100_000)]
+Answers = Annotated[int, typer.Option(help="With --simulate, how many answers.", min=100, max=1_000_000)]
+Alone = Annotated[bool, typer.Option(help="With --simulate, start no server to check it against.")]
 Check = Annotated[bool, typer.Option(help="Exit with 1 where the built-in profile misses what it is to reach.")]
 
 
@@ -42,6 +47,10 @@ def bench(
     picture: Picture = None,
     compare: Compare = None,
     check: Check = False,
+    simulate: Simulate = False,
+    rate: Rate = 50.0,
+    answers: Answers = 5_000,
+    alone: Alone = False,
 ) -> None:
     """Compare ways to answer, side by side: first answer byte by path, discarded tokens, cost. No key and no database needed."""
     from gateway.bench import shown
@@ -58,6 +67,9 @@ def bench(
     old = _older(compare)
     plan = Plan(_named(strategies), questions, runs, concurrency)
     chosen = run_or_exit(partial(_logged, since_s)) if from_log else _read(profile)
+    if simulate:
+        _simulate(chosen, plan, (rate, answers), json_, picture, alone=alone)
+        return
     is_built_in = profile is None and not from_log
     print(f"About {_seconds(chosen, plan):.0f} s", file=sys.stderr)
     found, slow = run_or_exit(partial(_measured, chosen, plan, is_built_in))
@@ -91,6 +103,29 @@ async def _measured(
         return found, None
     short = replace(plan, strategies=("always", "adaptive"), questions=min(plan.questions, SLOW_QUESTIONS), runs=1)
     return found, outcome(SLOW_GRADER, short, await measure(SLOW_GRADER, short))
+
+
+def _simulate(
+    profile: "Profile", plan: "Plan", load: tuple[float, int], json_: Path | None, picture: Path | None, *, alone: bool
+) -> None:
+    from dataclasses import replace
+
+    from gateway.bench import frontier_shown
+    from gateway.bench.frontier import Load, checked, frontier
+    from gateway.bench.run import measure
+    from gateway.cli import run_or_exit
+
+    rate, answers = load
+    found, check = frontier(profile, Load(answers, rate)), None
+    if not alone:
+        short = replace(plan, questions=min(plan.questions, CHECK_QUESTIONS), runs=1)
+        print(f"Checking it against a server: about {_seconds(profile, short):.0f} s", file=sys.stderr)
+        check = checked(profile, run_or_exit(partial(measure, profile, short)), CHECK_RATE)
+    print(frontier_shown.table(found, check))
+    if json_ is not None:
+        json_.write_text(json.dumps({**found, "check": check}, indent=2) + "\n", encoding="utf-8")
+    if picture is not None:
+        picture.write_bytes(frontier_shown.picture(found))
 
 
 def _seconds(profile: "Profile", plan: "Plan") -> float:

@@ -105,5 +105,5 @@ def read_profile(path: Path) -> Profile:
         raise ProfileUnreadable(f"{path}: {wrong}") from None
 
 
-SLOW_GRADER = Profile(name="slow grader", delays=Delays(grade=800.0, first_token=300.0))
-"""Where the grader is slower than the model, a draft can wait (`draft just in time`)."""
+SLOW_GRADER = Profile(name="slow grader", delays=Delays(grade=800.0, first_token=300.0, sigma=0.0))
+"""Where the grader is slower than the model a draft can wait. Nothing varies, so that it is seen how well it is timed."""
