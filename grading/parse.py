@@ -14,14 +14,17 @@ FENCE = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
 
 
 def parse_grade(text: str, grader: str = "") -> Grade:
-    """The grade that `text` says: as plain JSON, else in a fenced block, else as the first balanced object with a verdict.
+    """The grade that `text` says: as plain JSON, else in a fenced block or as a balanced object with a verdict, in prose.
 
-    Raises GraderUnavailable when there is none, or when one of its fields is absent, repeated or of the wrong kind.
+    Raises GraderUnavailable when there is none, when one of its fields is absent, repeated or of the wrong kind, or when there are several
+    that differ: one of them may be what a passage says, repeated (tests/redteam).
     """
-    for value in objects(text):
-        if "verdict" in value:
-            return _grade(value, grader)
-    raise GraderUnavailable(f"the grader's answer holds no verdict ({len(text)} characters)")
+    grades = [_grade(value, grader) for value in objects(text) if "verdict" in value]
+    if not grades:
+        raise GraderUnavailable(f"the grader's answer holds no verdict ({len(text)} characters)")
+    if any(grade != grades[0] for grade in grades):
+        raise GraderUnavailable(f"the grader's answer holds verdicts that differ ({len(text)} characters)")
+    return grades[0]
 
 
 def objects(said: str) -> Iterator[dict[str, Any]]:

@@ -70,7 +70,7 @@ def passages_grade_in(text: str, count: int, grader: str) -> Grade:
         relevant = tuple(n for n in range(1, count + 1) if stated[n])
         return Grade(verdict if missing else Verdict.SUFFICIENT, missing or None, relevant, conflicts or None, grader)
 
-    return _first(text, ("parts", "passages"), grade, GraderUnavailable)
+    return _only(text, ("parts", "passages"), grade, GraderUnavailable)
 
 
 def _stated(value: object, count: int, parts: int) -> dict[int, tuple[int, ...]]:
@@ -84,18 +84,23 @@ def _stated(value: object, count: int, parts: int) -> dict[int, tuple[int, ...]]
 
 
 def _read(text: str, key: str, convert: Callable[[Any], T], fault: type[GatewayFault]) -> T:
-    return _first(text, (key,), lambda value: convert(value[key]), fault)
+    return _only(text, (key,), lambda value: convert(value[key]), fault)
 
 
-def _first(text: str, keys: Sequence[str], convert: Callable[[dict[str, Any]], T], fault: type[GatewayFault]) -> T:
-    """The first object with all `keys`, converted. What is wrong with it is wrong with the answer."""
-    for value in objects(text):
-        if all(key in value for key in keys):
-            try:
-                return convert(value)
-            except (ValueError, KeyError, TypeError) as error:
-                raise fault(f"the model's answer is not in its form: {error}") from error
-    raise fault(f"the model's answer holds no {keys[0]} ({len(text)} characters)")
+def _only(text: str, keys: Sequence[str], convert: Callable[[dict[str, Any]], T], fault: type[GatewayFault]) -> T:
+    """The one object with all `keys`, converted. What is wrong with it is wrong with the answer.
+
+    Several that differ are none: one may be what a passage says, repeated (tests/redteam).
+    """
+    try:
+        found = [convert(value) for value in objects(text) if all(key in value for key in keys)]
+    except (ValueError, KeyError, TypeError) as error:
+        raise fault(f"the model's answer is not in its form: {error}") from error
+    if not found:
+        raise fault(f"the model's answer holds no {keys[0]} ({len(text)} characters)")
+    if any(each != found[0] for each in found):
+        raise fault(f"the model's answer says more than one {keys[0]} ({len(text)} characters)")
+    return found[0]
 
 
 def _line(value: object) -> str:

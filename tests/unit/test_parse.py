@@ -24,7 +24,7 @@ WAYS = {
     "in a fence after a fence of something else": f"```python\nx = {{}}\n```\n```json\n{PLAIN}\n```",
     "after prose": f"My verdict is this: {PLAIN}",
     "after prose with braces": f"I looked at {{all}} of {{}} them. {PLAIN} Is {{that}} of help?",
-    "before another one": f"{PLAIN}\n{OTHER}",
+    "twice": f"{PLAIN}\n{PLAIN}",
 }
 
 
@@ -56,6 +56,7 @@ NO_VERDICTS = {
     "missing that is no text": PLAIN.replace('"the price"', "[]"),
     "conflicts that are no text": PLAIN.replace('"conflicts": null', '"conflicts": 3'),
     "a verdict said twice": PLAIN.replace("{", '{"verdict": "sufficient", '),
+    "two that differ": f"{PLAIN}\n{OTHER}",
     "nested beyond reason": '{"verdict":' * 50_000,
 }
 
