@@ -169,9 +169,9 @@ def _metric_readers() -> tuple[MetricReader, ...]:
 def _batch(losses: Losses) -> Delivery | None:
     try:
         # Imported here: it brings `requests`, which costs a start without export 0.1 s.
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from gateway.lean_exporter import LeanExporter
 
-        return Delivery(OTLPSpanExporter(), losses)
+        return Delivery(LeanExporter(), losses)
     except Exception:
         log.exception("no spans are exported: the OTEL_EXPORTER_OTLP_* or OTEL_BSP_* settings do not work")
         return None
