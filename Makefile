@@ -6,7 +6,7 @@ DOCS ?= docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-openwebui browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs bench-tracing jaeger test-jaeger
+.PHONY: help run test test-openwebui browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs promtool bench-tracing jaeger test-jaeger
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ bench-resume: $(VENV)/.dev ## 200 answers cut at random bytes and read on, at ei
 
 bench-docs: $(VENV)/.dev ## 30 questions about this project's own documents, without a key
 	@$(BIN)/python -m tests.bench.own_documents $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
+
+promtool: ## Prometheus (Debian's package), whose promtool proves the alarms, where it may be installed
+	@sh tests/support/prometheus_install.sh
 
 bench-tracing: $(VENV)/.dev ## What tracing costs, with a collector that works and with ones that do not: 2 minutes
 	@$(BIN)/python -m tests.bench.tracing $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
