@@ -6,7 +6,7 @@ DOCS ?= docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-openwebui browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs promtool bench-tracing jaeger test-jaeger
+.PHONY: bench help run test test-openwebui browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs promtool bench-tracing jaeger test-jaeger
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -30,6 +30,9 @@ check: $(VENV)/.dev ## Lint, strict types and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: $(VENV)/.run ## Five strategies side by side: 4 minutes (BENCH_JSON=file keeps the figures)
+	@$(BIN)/gateway bench --check $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
 
 bench-race: $(VENV)/.dev ## The race against its ideal: 3 minutes (BENCH_JSON=file keeps the figures)
 	@$(BIN)/python -m tests.bench.race $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)

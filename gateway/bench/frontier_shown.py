@@ -79,7 +79,7 @@ def _panel(canvas: Canvas, title: str, points: Sequence[tuple[float, float, str,
         x, y = across.place(cost), up.place(time)
         canvas.dot(x, y, 4 if strategy == "adaptive" else 6, COLOURS[strategy])
         if strategy != "adaptive":
-            write(canvas, strategy, x + 10, y - 12, BLACK)
+            write(canvas, strategy, x + 10, y - 12 if strategy != "never" else y + 6, BLACK)
 
 
 class Scale:

@@ -42,6 +42,8 @@ def profile_of(samples: list[Any], kinds: list[Any]) -> Profile:
         for retrieve, grade, first in samples
     )
     counts = {"clean": 0, "partial": 0, "insufficient": 0, "refused": 0, **dict(kinds)}
+    if not any(counts.values()):
+        raise ProfileUnreadable("the decision log holds no question that was answered or refused")
     mix = Mix.model_validate({name: counts[name] for name in ("clean", "partial", "insufficient", "refused")})
     grade = sorted(each.grade for each in drawn)[len(drawn) // 2]  # a rewrite is a call like a grade
     return Profile(name="decision log", delays=Delays(rewrite=grade, sigma=0.0), mix=mix, samples=drawn)
