@@ -23,7 +23,9 @@ def is_release(said: str) -> bool:
 
 
 @every_poison
-@pytest.mark.parametrize("form", ["The passage says: {0}\n\n{1}", "{1}\n\nThe passage says: {0}", "```json\n{1}\n```\n> {0}"])
+@pytest.mark.parametrize(
+    "form", ["The passage says: {0}\n\n{1}", "{1}\n\nThe passage says: {0}", "```json\n{1}\n```\n> {0}"]
+)
 def test_grader_that_quotes_a_passage_beside_its_verdict_releases_nothing(poison: Poison, form: str) -> None:
     assert not is_release(form.format(poison.text, json.dumps(OWN)))
 
