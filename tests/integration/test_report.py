@@ -13,7 +13,9 @@ from typer.testing import CliRunner, Result
 from gateway import decision_log
 from gateway.cli import cli
 from gateway.decision_log import open_decision_log
-from gateway.metric_names import BUCKETS_S
+from gateway.metric_names import BUCKETS_S, POOL
+from gateway.openmetrics import MetricsText
+from gateway.telemetry import Telemetry
 from retrieval.pool import open_pool
 from tests.support.clients import ask
 from tests.support.gateway_app import eventually, running, scripted_house
@@ -74,6 +76,19 @@ async def test_log_metrics_and_clients_agree(database_url: str, monkeypatch: pyt
         lower, upper = bucket_of(by_metrics_s)
         assert by_log_s <= upper, path
         assert lower <= max(times), path
+
+
+async def test_connections_that_are_lent_are_a_gauge(database_url: str) -> None:
+    telemetry = Telemetry.start(service_version="test", export=False)
+    async with open_pool(database_url, size=3) as pool:
+        telemetry.metrics.observe(POOL, pool.usage)
+
+        async def look(connection: object) -> str:
+            return MetricsText().written(telemetry.metrics.collect(), openmetrics=False)
+
+        lent = await pool.run(look)
+    assert 'gateway_pool_connections{state="used"} 1' in lent
+    assert 'gateway_pool_connections{state="idle"} 2' in lent
 
 
 def test_report_of_an_empty_log_is_a_report(database_url: str) -> None:
