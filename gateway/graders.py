@@ -46,9 +46,13 @@ class Available:
 def grader_of(
     names: Sequence[GraderName], available: Available, limit_s: float, collection: str | None = None
 ) -> Grader:
-    """The grader for a collection (None: any without a calibration of its own). `limit_s` bounds all rungs of a cascade together."""
+    """The grader for a collection (None: any without a calibration of its own). `limit_s` bounds all rungs of a cascade together.
+
+    A rung that could be sure of nothing is left out, but for the last: it would only cost the time until the next is asked.
+    """
     rungs = [_rung(name, available, limit_s, collection) for name in names]
-    return rungs[0].grader if len(rungs) == 1 else Cascade(rungs)
+    asked = [*(rung for rung in rungs[:-1] if rung.can_be_sure), rungs[-1]]
+    return asked[0].grader if len(asked) == 1 else Cascade(asked)
 
 
 def graders_of(names: Sequence[GraderName], available: Available, limit_s: float) -> dict[str, Grader]:

@@ -24,6 +24,11 @@ class Rung:
     low: float = 0.0
     high: float = 0.0
 
+    @property
+    def can_be_sure(self) -> bool:
+        """Whether there is a probability outside its band."""
+        return self.low > 0.0 or self.high < 1.0
+
     def is_unsure(self, grade: Grade) -> bool:
         return grade.p_sufficient is not None and self.low <= grade.p_sufficient < self.high
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,12 +98,21 @@ class Model:
 
 
 def test_several_graders_are_a_cascade_within_the_time_of_one_grade() -> None:
-    grader = grader_of(("score", "calibrated", "model"), Available(shared_models(), {"model": Model()}), 10.0)
+    sure = {name: {"docs": replace(default_calibration(name), low=0.1, high=0.9)} for name in ("score", "calibrated")}
+    available = Available(shared_models(), {"model": Model()}, sure)
+    grader = grader_of(("score", "calibrated", "model"), available, 10.0, "docs")
     assert isinstance(grader, Cascade)
     assert [rung.grader.name for rung in grader.rungs] == ["score", "calibrated", "model"]
-    bands = [(rung.low, rung.high) for rung in grader.rungs[:2]]
-    assert bands == [(c.low, c.high) for c in (default_calibration("score"), default_calibration())]
+    assert [(rung.low, rung.high) for rung in grader.rungs[:2]] == [(0.1, 0.9)] * 2
     assert isinstance(grader.rungs[1].grader, CalibratedGrader)
+
+
+def test_a_grader_that_can_be_sure_of_nothing_is_not_asked_before_another() -> None:
+    assert (default_calibration("score").low, default_calibration("score").high) == (0.0, 1.0)
+    available = Available(shared_models(), {"model": Model()})
+    assert isinstance(grader_of(("score", "model"), available, 10.0), Model)
+    assert isinstance(grader_of(("model", "score"), available, 10.0), Cascade)
+    assert isinstance(grader_of(("score",), available, 10.0), ScoreGrader)
 
 
 def test_calibrate_fits_shows_draws_and_stores(tmp_path: Path, database_url: str) -> None:
