@@ -122,6 +122,9 @@ class Answers:
         if wish is not None and wish.place is not None:
             return await self._resume(wish, wish.place, exchange, is_whole=not asked.request.stream)
         ask = ask_for(asked.request, ending.trace.trace_id)
+        begun = self._begun(wish, asked, ask)
+        if begun is not None:
+            return begun
         key = owner_of(headers, has_keys=self._house.keys.are_set)
         slot = await self._slot(key, exchange)
         try:
@@ -175,6 +178,14 @@ class Answers:
         if replay is None:
             await send_nothing(exchange)
         return replay
+
+    def _begun(self, wish: Wish | None, asked: Asked, ask: Ask) -> Replay | None:
+        """The answer that its key stands for already: it is only read, so it takes no slot and counts as no second question."""
+        keeper = self._house.keeper
+        if wish is None or keeper is None:
+            return None
+        source = keeper.begun(Claim(ask.answer_id, wish.owner, wish.digest, wish.key))
+        return None if source is None else Replay(source, is_whole=not asked.request.stream)
 
     async def _keep(self, wish: Wish, answering: Answering, ending: TraceEnd, slot: Slot) -> Replay:
         """The answer, on its way in a task of the server's own, in the request's slot and trace."""

@@ -95,10 +95,12 @@ class Keeper:
         async with self._claiming[
             hash((claim.owner, claim.key)) % LOCKS
         ]:  # two requests with one key at once: one starts, the other finds it
-            held = self._held_here(claim)
-            if held is not None:
-                return agreed(held.claim.digest, claim, held.recording)
-            return await self._start(claim, run, open_answers)
+            return self.begun(claim) or await self._start(claim, run, open_answers)
+
+    def begun(self, claim: Claim) -> Source | None:
+        """Where to read the answer that the key of `claim` stands for already, here; else None. Raises IdempotencyKeyReused."""
+        held = self._held_here(claim)
+        return None if held is None else agreed(held.claim.digest, claim, held.recording)
 
     async def find(self, answer_id: str, owner: str) -> tuple[Source, Held] | None:
         """The recording of that id and owner, here or elsewhere, with how far it is. Raises RetrievalUnavailable."""
@@ -126,7 +128,7 @@ class Keeper:
     def _held_here(self, claim: Claim) -> Kept | None:
         answer_id = self._keys.get((claim.owner, claim.key or ""))
         kept = None if answer_id is None else self._kept.get(answer_id)
-        return None if kept is None or kept.recording.is_lost else kept
+        return None if kept is None or kept.recording.is_lost or kept.stopped.is_set() else kept
 
     async def _start(self, claim: Claim, run: Run, open_answers: OpenAnswers) -> Source:
         self._make_room()

@@ -49,7 +49,7 @@ class Multipart:
         self.files: list[Part] = []
         self.twice: list[str] = []  # fields that came again
         self._file, self._file_limit_bytes = file, file_limit_bytes
-        self._fields_bytes = self._written = 0
+        self._fields_bytes = self._written = self._parts = 0
         self._is_complete = False
         self._header, self._header_value = bytearray(), bytearray()
         self._part = _Open()
@@ -97,7 +97,9 @@ class Multipart:
         disposition = parameters_of(self._part.headers.get(b"content-disposition", b""))
         self._part.name = disposition.get("name", "")
         self._part.filename = disposition.get("filename")
-        if len(self.files) >= FILES_LIMIT or len(self.fields) >= FIELDS_LIMIT:
+        self._parts += 1  # fields of one name are one field, and each of them takes its time
+        too_many = self._parts > FILES_LIMIT + FIELDS_LIMIT
+        if too_many or len(self.files) >= FILES_LIMIT or len(self.fields) >= FIELDS_LIMIT:
             raise BodyTooLarge(f"an upload has at most {FILES_LIMIT} files and {FIELDS_LIMIT} fields")
 
     def _take(self, data: bytes, start: int, end: int) -> None:

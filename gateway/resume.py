@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 ROUTE = "/v1/answers/{id}/events"
 ONE_ROUTE = "/v1/answers/{id}"
 HEADER = "last-event-id"
-_EVENT_ID = re.compile(r"([0-9a-f]{1,64})\.([0-9]{1,9})")
+_ANSWER_ID = re.compile(r"[0-9a-f]{1,64}")
+_EVENT_ID = re.compile(rf"({_ANSWER_ID.pattern})\.([0-9]{{1,9}})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,8 @@ class Events:
         if place is not None and place.answer_id != answer_id:
             raise BadLastEventId("the Last-Event-ID is of another answer")
         owner = owner_of(headers, has_keys=self._house.keys.are_set)
-        found = None if self._house.keeper is None else await self._house.keeper.find(answer_id, owner)
+        keeper = self._house.keeper if is_id(answer_id) else None
+        found = None if keeper is None else await keeper.find(answer_id, owner)
         if found is None:
             raise AnswerNotFound("no answer of this id is kept: only resumable ones are, and not for long")
         return rest(Replay(found[0], 0 if place is None else place.n), found[1])
@@ -105,8 +107,8 @@ class Stop:
         try:
             self._house.keys.check(headers)
             owner = owner_of(headers, has_keys=self._house.keys.are_set)
-            keeper = self._house.keeper
-            if keeper is None or not await keeper.stop(scope["path_params"]["id"], owner):
+            keeper, answer_id = self._house.keeper, scope["path_params"]["id"]
+            if keeper is None or not is_id(answer_id) or not await keeper.stop(answer_id, owner):
                 raise AnswerNotFound("no answer of this id is kept: only resumable ones are, and not for long")
             await send_nothing(exchange)
         except GatewayFault as fault:
@@ -124,6 +126,11 @@ async def asked_again(keeper: Keeper | None, place: Place, owner: str, digest: s
             "the answer of this Last-Event-ID is not kept; without the header the question is asked anew"
         )
     return rest(Replay(found[0], 0 if is_whole else place.n, is_whole), found[1])
+
+
+def is_id(answer_id: str) -> bool:
+    """Whether an answer can have that id. No other is looked for: a database fails on some of what a path can hold."""
+    return _ANSWER_ID.fullmatch(answer_id) is not None
 
 
 def is_about_keeping(headers: Headers) -> bool:

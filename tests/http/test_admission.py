@@ -111,6 +111,28 @@ async def test_one_key_is_held_to_its_share_and_the_others_are_not() -> None:
         tasks.cancel_scope.cancel()
 
 
+async def test_a_question_that_comes_again_under_its_key_needs_no_slot_and_counts_no_second_time() -> None:
+    house = bounded(streams_per_key=1, requests_per_minute=1)
+    async with running(house) as server, client(server.base_url) as http, anyio.create_task_group() as tasks:
+        headers, body = {"idempotency-key": "one"}, {"question": "Is it? [[grade_ms=700]]", "stream": False}
+        told: list[str] = []
+
+        async def once() -> None:
+            response = await http.post("/v1/answers", json=body, headers=headers)
+            told.append(response.json().get("answer_id", response.text))
+
+        tasks.start_soon(once)
+        await eventually(is_open(house, 1))
+        await once()
+        await once()
+        await eventually(lambda: len(told) == 3)
+        assert len(set(told)) == 1, told
+        wrong = await http.post("/v1/answers", json={"question": SHORT}, headers=headers)
+        assert (wrong.status_code, wrong.json()["error"]["type"]) == (422, "idempotency_key_reused")
+        other = await http.post("/v1/answers", json=body, headers={"idempotency-key": "two"})
+        assert (other.status_code, other.json()["error"]["type"]) == (429, "rate_limited")
+
+
 async def test_a_rate_is_over_with_429_and_the_seconds_to_wait() -> None:
     async with running(bounded(tokens_per_minute=1)) as server, client(server.base_url) as http:
         assert (await http.post("/v1/answers", json={"question": SHORT})).status_code == 200

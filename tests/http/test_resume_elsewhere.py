@@ -95,6 +95,16 @@ async def test_answers_that_are_cut_and_read_on_anywhere_are_joined_byte_by_byte
         await assert_nothing_is_left(here, spans)
 
 
+@pytest.mark.parametrize("answer_id", ["%00", "a%00b", "%F0%9F%8D%B5", "x" * 300])
+async def test_an_id_that_no_answer_has_is_404_whatever_it_holds(database_url: str, answer_id: str) -> None:
+    async with two(database_url) as (here, _, _), client(here.base_url) as http:
+        for response in (
+            await http.get(f"/v1/answers/{answer_id}/events"),
+            await http.delete(f"/v1/answers/{answer_id}"),
+        ):
+            assert (response.status_code, response.json()["error"]["type"]) == (404, "answer_not_found")
+
+
 async def test_a_key_stands_for_one_answer_on_every_gateway(database_url: str) -> None:
     async with two(database_url) as (here, there, _), client(there.base_url) as http:
         key = {"idempotency-key": "one"}

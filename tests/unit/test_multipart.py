@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.multipart import Multipart, Part, boundary_of
-from gateway.problems import MalformedMultipart, WrongContentType
+from gateway.multipart import FIELDS_LIMIT, FILES_LIMIT, Multipart, Part, boundary_of
+from gateway.problems import BodyTooLarge, MalformedMultipart, WrongContentType
 
 BODY = (
     b'--b\r\ncontent-disposition: form-data; name="title"\r\n\r\nA t\xc3\xaftle\r\n'
@@ -53,3 +53,11 @@ def test_a_body_that_breaks_off_is_malformed(length: int) -> None:
 def test_a_boundary_is_needed(content_type: str) -> None:
     with pytest.raises(WrongContentType):
         boundary_of(content_type)
+
+
+@pytest.mark.parametrize("name", ["x", "title"])
+def test_parts_are_counted_also_where_they_all_have_one_name(name: str) -> None:
+    part = f'--b\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n\r\n'.encode()
+    multipart = Multipart(b"b", io.BytesIO(), 60)
+    with pytest.raises(BodyTooLarge):
+        multipart.write(part * (FIELDS_LIMIT + FILES_LIMIT + 2))
