@@ -49,9 +49,12 @@ class Allowance:
     def opens_in_s(self) -> float:
         """Seconds until something is left again; 0 where something is."""
         self._forget()
-        if self._spent + self._reserved < self._limit or not self._slots:
-            return 0.0
-        return self._slots[0][0] + 1 + WINDOW_S - self._now()
+        opens_s, used = self._now(), self._spent + self._reserved
+        for second, units in self._slots:
+            if used < self._limit:
+                break
+            opens_s, used = second + 1 + WINDOW_S, used - units
+        return opens_s - self._now()
 
     def _forget(self) -> None:
         oldest = math.floor(self._now() - WINDOW_S)

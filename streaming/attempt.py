@@ -117,6 +117,7 @@ class Race:
             strict_subset=self._limits.strict_subset,
             redrafts=self._limits.redrafts,
         )
+        is_over = False
         try:
             if decision.delay_s is not None:
                 self._draft(gate.draft, tuple(range(1, len(contest.passages) + 1)), decision.delay_s)
@@ -131,12 +132,14 @@ class Race:
                 )
                 if ending is not None:
                     self._part_from(ending)
+                    is_over = True
                     return ending
         finally:
             self._judging.cancel()
             if self._proof is not None:
                 self._proof.close()
-            self._close("timeout" if anyio.current_time() >= contest.deadline else "client_gone")
+            if not is_over:  # else the draft has been told, and may be finishing
+                self._close("timeout" if anyio.current_time() >= contest.deadline else "client_gone")
 
     async def _act(self, step: Step, gate: Gate) -> Ending | None:
         if step.close:

@@ -174,6 +174,7 @@ class Drafting:
                 closed_ago_s=anyio.current_time() - self._over_at,
                 first_text_s=self._first_text_s,
                 text_s=None if self._first_text_s is None else self._last_text_s - self._first_text_s,
+                is_sent=entry.released,
             )
         )
 

@@ -87,6 +87,7 @@ class DraftClosed:
     Tokens are exact when the service counted them, else estimated from the text. `close_s` is from the decision to
     close until closed (0 for a draft that was over before its verdict); it was over `closed_ago_s` before this is told.
     `first_text_s` is from the request to the first answer text out of the model, `text_s` from there to its last (None: there was none).
+    `is_sent` says that something of it was sent, also when a fault, the deadline or the client's leaving ended it later.
     """
 
     attempt: int
@@ -99,6 +100,7 @@ class DraftClosed:
     closed_ago_s: float = 0.0
     first_text_s: float | None = None
     text_s: float | None = None
+    is_sent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

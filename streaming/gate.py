@@ -142,7 +142,8 @@ class Gate:
         self._grade: Grade | None = None
         self._fault: GatewayFault | None = None
         self.citable = self._all
-        self._sent = False
+        self._sent = False  # a text or a citation, be it blank
+        self._said = False  # a word
         self._ended = False
 
     @property
@@ -215,10 +216,11 @@ class Gate:
         self.held.clear()
         dropped = tuple(p for p in pieces if isinstance(p, Cited) and p.n not in self.citable)
         send = tuple(p for p in pieces if p not in dropped) if dropped else pieces
-        self._sent = self._sent or any(isinstance(p, Text) and p.text.strip() for p in send)
+        self._said = self._said or any(isinstance(p, Text) and p.text.strip() for p in send)
         stop = pieces[-1] if pieces and isinstance(pieces[-1], Stopped) else None
-        if stop is not None and stop.reason is StopReason.END and not self._sent:
+        if stop is not None and stop.reason is StopReason.END and not self._said:
             return self._failed(AnswerIncomplete("the model ended its answer without a word"), opened=opened)
+        self._sent = self._sent or any(isinstance(p, Text | Cited) for p in send)
         assert self._grade is not None
         return Step(opened=opened, send=send, dropped=dropped, ending=Answered(self._grade, stop) if stop else None)
 

@@ -89,7 +89,7 @@ class Adaptive:
                 self._drafting.add(attempt)
             case DraftClosed(attempt=attempt):
                 self._pace.drafted(fact.first_text_s, fact.text_s, fact.output_tokens)
-                self._settle(attempt, 0 if fact.outcome == "released" else fact.output_tokens)
+                self._settle(attempt, 0 if fact.is_sent or fact.outcome == "released" else fact.output_tokens)
             case AttemptEnded(attempt=attempt) if attempt not in self._drafting:
                 self._settle(attempt, 0)  # it had not begun yet, and will not
             case _:

@@ -1,4 +1,4 @@
-"""The ends of an answer that were once loose: refused turns, spent tokens, a halt while checking, quotes in the hold."""
+"""The ends of an answer that were once loose: refused turns, spent tokens, a halt while checking, quotes in the hold, blanks."""
 
 from typing import Any
 
@@ -7,13 +7,17 @@ import pytest
 
 from grading.grade import Grade, Verdict
 from retrieval.faults import GatewayFault
+from streaming.allowance import Allowance
 from streaming.answer import answer
 from streaming.ask import Ask
 from streaming.budget import Limits, Verify
+from streaming.drafting import CLOSE_LIMIT_S
 from streaming.events import Done, Event, Failed, Refusal, Token
 from streaming.faults import GeneratorUnavailable
 from streaming.halt import Halt
+from streaming.pace import Pace
 from streaming.ports import Cited, Decision, Stopped, StopReason, Text, Turn, Usage
+from streaming.speculate import Adaptive, Worth
 from tests.support.clock import run_virtual
 from tests.support.fakes import DraftScript, FakeGenerator, FakeGrader, FakeRetriever, FakeVerifier, passages
 from tests.support.loop import QUESTION, Loop, play
@@ -125,3 +129,47 @@ def test_quotes_do_not_count_as_tokens_that_may_be_wasted(backend: str) -> None:
     play(backend, loop)
     assert [at < 1.0 for at in read_at] == [True] * 8 + [False] * 5
     assert loop.text == "four" * 12
+
+
+@pytest.mark.parametrize("fault", [None, GeneratorUnavailable("away")])
+@pytest.mark.parametrize("verify", [Verify.OFF, Verify.GATE])
+def test_two_drafts_never_mix_also_when_the_first_has_said_a_blank_alone(
+    backend: str, fault: Exception | None, verify: Verify
+) -> None:
+    blank = DraftScript(((2.0, (Text("\n\n"),)), *((STOP,) if fault is None else ())), fault=fault)
+    verifier = FakeVerifier() if verify is Verify.GATE else None
+    loop = play(backend, answering(blank, WELL, verifier=verifier, limits=Limits(verify=verify)))
+    assert loop.text in {"", "\n\n", "All is well here."}
+    assert len(loop.of(Done)) == 1
+
+
+def test_a_draft_whose_answer_is_whole_reads_the_rest_of_its_response(backend: str) -> None:
+    """So that its connection serves again; the answer's end is told before."""
+    loop = answering(DraftScript(((0.0, (Text("All is well here."),)), STOP, (0.5, ()))))
+    play(backend, loop)
+    assert (loop.times(Done), loop.took_s) == ([1.0], 1.0)  # the rest came while it was held
+    late = answering(DraftScript(((2.0, (Text("All is well here."),)), STOP, (0.5, ()))))
+    play(backend, late)
+    assert (late.times(Done), late.took_s) == ([2.0], 2.5)
+    endless = answering(DraftScript(((2.0, (Text("All is well here."),)), STOP), hangs=True))
+    play(backend, endless)
+    assert (endless.times(Done), endless.took_s) == ([2.0], 2.0 + CLOSE_LIMIT_S)
+    assert [each.outcomes for each in (loop, late, endless)] == [["released"]] * 3
+
+
+@pytest.mark.parametrize("ending", ["the client leaves", "a fault", "the deadline"])
+def test_what_was_sent_of_a_draft_is_no_waste_however_it_ended(backend: str, ending: str) -> None:
+    """Else whoever presses stop would be left without speculation for a minute."""
+    fault = GeneratorUnavailable("away") if ending == "a fault" else None
+
+    async def played() -> tuple[int, int]:
+        waste = Allowance(1_000, anyio.current_time)
+        speculator = Adaptive(lambda *_: 1.0, Pace(), Worth(1.0, 0.0, 0.0), waste, lambda: False)
+        draft = DraftScript(((1.5, (Text("said " * 20),)), (0.5, ())), fault=fault, hangs=fault is None)
+        leaves_at = 3.0 if ending == "the client leaves" else None
+        loop = answering(draft, limits=Limits(deadline_s=5.0), speculator=speculator, leaves_at=leaves_at)
+        await loop.play()
+        assert loop.text == "said " * 20
+        return waste.spent, waste.reserve(1_000, at_least=1)
+
+    assert run_virtual(backend, played) == (0, 1_000)

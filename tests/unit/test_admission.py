@@ -143,6 +143,25 @@ def test_a_key_asks_so_often_in_any_minute_and_is_told_when_it_may_again(play: P
     play(story)
 
 
+def test_who_is_told_when_to_come_again_is_let_in_then(play: Play) -> None:
+    """Not when the oldest of what was spent is forgotten: when enough of it is."""
+
+    async def story() -> None:
+        now = [1_000.0]
+        admission = Admission(Bounds(tokens_per_minute=100), lambda: now[0])
+        meter = admission.meter("a")
+        assert meter is not None
+        meter.note(DraftClosed(1, 1, "released", 5, 5, True, 0.0))
+        now[0] += 50
+        meter.note(DraftClosed(1, 1, "released", 400, 100, True, 0.0))
+        with pytest.raises(RateExceeded) as refused:
+            await admission.slot("a")
+        now[0] += refused.value.wait_s
+        (await admission.slot("a")).leave()
+
+    play(story)
+
+
 def test_tokens_of_every_draft_count_against_the_rate_of_their_key(play: Play) -> None:
     async def story() -> None:
         now = [1_000.0]

@@ -170,3 +170,20 @@ def test_a_model_that_declines_without_a_word_has_answered() -> None:
     gate.step(Graded(GOOD))
     stop = Stopped(StopReason.REFUSAL)
     assert gate.step(Drafted(1, (stop,))).ending == Answered(GOOD, stop)
+
+
+@pytest.mark.parametrize("end", [Drafted(1, (STOP,)), DraftFailed(1, BUSY)])
+def test_a_blank_that_was_sent_is_not_followed_by_another_draft(end: Signal) -> None:
+    """Its text would follow that of the first one, and its citations would point beside theirs by what was sent."""
+    gate = Gate(2, drafting=True, redrafts=1)
+    gate.step(Graded(GOOD))
+    assert gate.step(Drafted(1, (Text("\n\n"),))).send == (Text("\n\n"),)
+    step = gate.step(end)
+    assert step.draft_from is None
+    assert isinstance(step.ending, Broken)
+
+
+def test_what_is_drafted_again_rests_on_what_the_failed_draft_rested_on() -> None:
+    gate = Gate(2, drafting=True, strict_subset=True, redrafts=1)
+    assert gate.step(Graded(Grade(Verdict.SUFFICIENT, relevant=(2,)))).draft_from == (2,)
+    assert gate.step(DraftFailed(2, BUSY)).draft_from == (2,)
