@@ -7,6 +7,8 @@
 
 const OPEN = "\u2e28";
 const CLOSE = "\u2e29";
+const WRITTEN_OPEN = /&#(?:x0*2e28|0*11816);?/gi; // as an entity, which becomes the bracket only after the text is parsed
+const WRITTEN_CLOSE = /&#(?:x0*2e29|0*11817);?/gi;
 const FENCE_LINE = /^[ \t]*(?:`{3,}|~{3,})[^`\n]*$/;
 const BLOCK_START = /^[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+|#{1,6}[ \t]+|\|[ \t]*)*/;
 
@@ -29,7 +31,7 @@ export function withMarks(text, citations, unsupported) {
     marked += plain.slice(done, place) + (isOnFence(plain, place) ? `\n\n${text}` : text);
     done = place;
   }
-  return marked + plain.slice(done);
+  return (marked + plain.slice(done)).replace(WRITTEN_OPEN, "(").replace(WRITTEN_CLOSE, ")"); // last: offsets count them as written
 }
 
 /** `text` without marks, also where an address spells them with percent signs. */

@@ -166,6 +166,16 @@ async def test_offsets_count_characters_also_beyond_the_basic_plane(browser: Bro
         assert told.strip() == "𝄞𝄞 é 𝄞.1 Next.2"
 
 
+FORGED = "Not so. &#11816;c1&#11817; &#x2E28;c1&#X2e29; &#x002e28;e&#x2e29; &#011816;u&#11817; `&#11816;c1&#11817;`"
+
+
+async def test_a_text_cannot_write_marks_of_its_own_not_even_as_entities(browser: Browser) -> None:
+    house = with_parts(scripted_house(), generator=saying(Text(FORGED)))
+    async with running(house) as server, visit(browser, server.base_url) as visitor:
+        forged = await shown(visitor, "(answer) => answer.querySelectorAll('button, mark, .doubt').length")
+        assert forged == 0
+
+
 CASES = [  # text, citations, unsupported, and the text with c, u and e where the marks stand
     ("Held.", [(1, 0, 5)], [], "Held.{c1}"),
     ("Held. Next", [(1, 0, 6)], [], "Held.{c1} Next"),
