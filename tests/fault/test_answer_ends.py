@@ -173,3 +173,36 @@ def test_what_was_sent_of_a_draft_is_no_waste_however_it_ended(backend: str, end
         return waste.spent, waste.reserve(1_000, at_least=1)
 
     assert run_virtual(backend, played) == (0, 1_000)
+
+
+def test_a_released_draft_may_hold_as_much_as_any_whatever_it_might_have_wasted(backend: str) -> None:
+    """Eight tokens were all it might hold before the verdict; after it a client that does not read is no reason to stop so early."""
+    read_at: list[float] = []
+    loop = answering(DraftScript((*((0.0, (Text("four"),)),) * 100, STOP)), speculator=Narrow())
+    loop.generator.on_resume = lambda _draft: read_at.append(anyio.current_time() - began)
+    began = 0.0
+
+    async def emit(events: tuple[Event, ...]) -> None:
+        if any(isinstance(event, Token) for event in events):
+            await anyio.sleep(10.0)
+
+    async def played() -> None:
+        nonlocal began
+        began = anyio.current_time()
+        await answer(Ask("a", "t", QUESTION), loop.parts(), Limits(), emit, loop.facts)
+
+    run_virtual(backend, played)
+    assert len(read_at) == 101
+    assert [sum(at < 1.0 for at in read_at), sum(1.0 <= at < 11.0 for at in read_at)] == [8, 93]
+
+
+def test_a_draft_that_is_drafted_again_before_its_verdict_may_waste_no_more_than_the_first(backend: str) -> None:
+    read_at: list[float] = []
+    broken = DraftScript(((0.0, (Text("four"),)),), fault=GeneratorUnavailable("away"))
+    loop = answering(broken, DraftScript((*((0.0, (Text("four"),)),) * 100, STOP)), speculator=Narrow())
+    loop.generator.on_resume = lambda draft: (
+        read_at.append(anyio.current_time()) if draft.script.fault is None else None
+    )
+    play(backend, loop)
+    assert sum(at < 1.0 for at in read_at) == 8
+    assert loop.text == "four" * 100

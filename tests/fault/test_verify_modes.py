@@ -1,12 +1,13 @@
 """Checking what is said: off, after the last token, or each sentence before it is sent. In virtual time."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
 import pytest
 
 from grading.grade import Grade, Verdict
+from grading.ports import Claim as ClaimOfSentence
 from streaming.budget import Limits, Verify
 from streaming.events import Citation, Claim, Done, Refusal, Retry, Sources, Status, Token, Verification
 from streaming.ports import Cited, Piece, Stopped, StopReason, Text
@@ -209,6 +210,21 @@ def test_the_client_leaving_ends_every_check(backend: str, leaves_at: float) -> 
     play(backend, loop)
     assert loop.took_s == leaves_at
     assert verifier.running == 0
+
+
+def test_an_unsupported_sentence_ends_every_other_check_with_the_answer(backend: str) -> None:
+    @dataclass(slots=True)
+    class Slow(FakeVerifier):
+        """Says at once what the lie is, and takes for ever with everything else."""
+
+        async def supported(self, question: str, claims: tuple[ClaimOfSentence, ...]) -> tuple[bool, ...]:
+            self.delay_s = 0.0 if self.lie in claims[0].text else 9_999.0
+            return await FakeVerifier.supported(self, question, claims)
+
+    verifier = Slow(lie=LIE.strip())
+    loop = play(backend, checked(Verify.GATE, at_once(LIE + ROSES + FERNS), verifier, max_retries=0))
+    assert [r.reason for r in loop.of(Refusal)] == ["ungrounded"]
+    assert (loop.took_s, len(verifier.claims), verifier.running) == (1.0, 3, 0)
 
 
 def test_a_small_buffer_holds_back_the_draft_and_loses_nothing(backend: str) -> None:

@@ -18,6 +18,7 @@ from grading.faults import GraderUnavailable, RewriterUnavailable
 from grading.grade import Grade, Verdict
 from retrieval.faults import RetrievalUnavailable
 from retrieval.sources import Source
+from streaming.allowance import Allowance
 from streaming.answer import Parts, answer
 from streaming.ask import Ask
 from streaming.budget import Limits, Verify
@@ -35,7 +36,9 @@ from streaming.facts import (
 )
 from streaming.faults import AnswerIncomplete, GeneratorMisconfigured, GeneratorOverloaded
 from streaming.halt import Halt
-from streaming.ports import Cited, Decision, Stopped, StopReason, Text, Usage
+from streaming.pace import Pace
+from streaming.ports import Cited, Decision, Speculator, Stopped, StopReason, Text, Usage
+from streaming.speculate import Adaptive, Worth
 from tests.support.clock import run_virtual
 from tests.support.fakes import (
     DraftScript,
@@ -138,6 +141,7 @@ def draft_scripts(draw: st.DrawFn, tag: str) -> DraftScript:
         pieces: list[Any] = []
         for p in range(draw(st.integers(1, 3))):
             text = f"<{tag}.{b}.{p}{draw(st.sampled_from(['', 'é' * 5, 'x' * 40]))}>{draw(st.sampled_from(['', '. ', chr(10)]))}"
+            text = draw(st.sampled_from([text] * 7 + ["\n\n"]))
             pieces.append(Text(text))
             if draw(st.booleans()):
                 pieces.append(Cited(draw(st.integers(1, 3)), length, length + len(text), "q"))
@@ -200,7 +204,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     )
 
 
-async def play(scenario: Scenario) -> Witness:
+async def play(scenario: Scenario, decides: Speculator | None = None) -> Witness:
     w = Witness(scenario)
     w.retriever, w.grader = FakeRetriever(scenario.sets), FakeGrader(scenario.grades)
     w.web, w.verifier = FakeRetriever([scenario.web]), scenario.verifier
@@ -220,7 +224,10 @@ async def play(scenario: Scenario) -> Witness:
         finally:
             w.emitting = False
 
-    speculator, gaps = FixedSpeculator(scenario.delay_s, scenario.hold_tokens), MemoryGaps(scenario.gap_delay_s)
+    speculator, gaps = (
+        decides or FixedSpeculator(scenario.delay_s, scenario.hold_tokens),
+        MemoryGaps(scenario.gap_delay_s),
+    )
     house = Source("house", w.retriever)
     web = Source("web", w.web, external=scenario.web_is_external, parallel=scenario.web_is_parallel)
     parts = Parts(
@@ -262,7 +269,10 @@ def nothing_ungraded_is_sent(w: Witness) -> None:
 def what_is_sent_is_a_prefix_of_one_draft(w: Witness) -> None:
     """Invariant 2, and 7's second half: nothing is dropped, so a finished answer is the whole draft."""
     drafts = [d.text for d in w.generator.drafts]
-    assert not w.text or sum(d.startswith(w.text) for d in drafts) >= 1
+    said = [set(d.pulled) for d in w.generator.drafts if d.text.startswith(w.text)]
+    assert not w.text or said
+    cited = {Cited(c.n, c.start, c.end, c.quote) for c in w.of(Citation)}
+    assert not cited or any(cited <= pieces for pieces in said)
     dones = w.of(Done)
     if dones and dones[0].finish_reason in {"stop", "length"}:
         assert w.text in drafts
@@ -383,3 +393,26 @@ def test_every_invariant_holds_over_interleavings(backend: str, scenario: Scenar
     event(f"path {dones[0].path}" if dones else "left")
     for invariant in INVARIANTS:
         invariant(witness)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@settings(max_examples=EXAMPLES // 4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(scenario=scenarios(), grade_s=delays, first_text_s=delays)
+def test_no_answer_keeps_what_was_set_aside_for_it(
+    backend: str, scenario: Scenario, grade_s: float, first_text_s: float
+) -> None:
+    """However it ends: else a tenant's speculation would be off for ever after enough faults or clients that left."""
+    now, tokens = [0.0], 10_000
+    waste, pace = Allowance(tokens, lambda: now[0]), Pace()
+    pace.graded(grade_s)
+    pace.drafted(first_text_s, None, 0)
+    speculator = Adaptive(lambda *_: 1.0, pace, Worth(1.0, 0.0, 0.0), waste, lambda: False)
+    witness = run_virtual(backend, play, scenario, speculator)
+    for invariant in INVARIANTS:
+        invariant(witness)
+    sent = sum(fact.output_tokens for fact in witness.facts.of(DraftClosed) if fact.outcome == "released")
+    closed = sum(fact.output_tokens for fact in witness.facts.of(DraftClosed))
+    assert waste.spent <= closed - sent
+    now[0] += 1_000.0
+    assert waste.reserve(tokens, at_least=tokens) == tokens
