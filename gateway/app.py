@@ -21,6 +21,8 @@ from gateway.models_route import ONE_ROUTE as MODEL_ROUTE
 from gateway.models_route import ROUTE as MODELS_ROUTE
 from gateway.models_route import ModelsRoute
 from gateway.native_form import NativeForm
+from gateway.openapi import ROUTE as OPENAPI_ROUTE
+from gateway.openapi import OpenApi
 from gateway.passages import ROUTE as PASSAGE_ROUTE
 from gateway.passages import PassageRoute
 from gateway.problems import MethodNotAllowed, RouteNotFound, body_of, status_of
@@ -50,6 +52,7 @@ def application(house: House) -> Starlette:
             Route(DOCUMENT_ROUTE, documents, methods=["DELETE"]),
             Route(PASSAGE_ROUTE, PassageRoute(house), methods=["GET"]),
             Route(GAPS_ROUTE, Gaps(house), methods=["GET"]),
+            Route(OPENAPI_ROUTE, OpenApi(), methods=["GET"]),
             Route("/healthz", Healthz(), methods=["GET"]),
             Route("/readyz", Readyz(house), methods=["GET"]),
             Route(METRICS_ROUTE, MetricsRoute(house), methods=["GET"]),

@@ -121,7 +121,9 @@ def clean_history(turns: list[TurnBody]) -> tuple[Turn, ...]:
 
 
 def clean_collection(name: str) -> str:
-    """The collection's name. Raises InvalidRequest for a name that cleaning would change: it can belong to no collection."""
+    """The collection's name. Raises InvalidRequest for one that is too long or that cleaning would change: no collection has it."""
+    if len(name) > COLLECTION_LIMIT:
+        raise invalid("collection", f"has {len(name)} characters; at most {COLLECTION_LIMIT} are read")
     if clean(name).strip() != name or "\n" in name or "\t" in name or is_blank(name):
         raise invalid("collection", "holds characters that no collection's name has")
     return name
