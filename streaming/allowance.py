@@ -49,12 +49,13 @@ class Allowance:
     def opens_in_s(self) -> float:
         """Seconds until something is left again; 0 where something is."""
         self._forget()
-        opens_s, used = self._now(), self._spent + self._reserved
+        now_s, used = self._now(), self._spent + self._reserved
+        opens_s = now_s
         for second, units in self._slots:
             if used < self._limit:
                 break
             opens_s, used = second + 1 + WINDOW_S, used - units
-        return opens_s - self._now()
+        return opens_s - now_s
 
     def _forget(self) -> None:
         oldest = math.floor(self._now() - WINDOW_S)

@@ -1,6 +1,7 @@
 """Admission: a bound in all and for each key, a short queue, first come first served; rates over every minute."""
 
 from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import Any
 
 import anyio
@@ -158,6 +159,16 @@ def test_who_is_told_when_to_come_again_is_let_in_then(play: Play) -> None:
             await admission.slot("a")
         now[0] += refused.value.wait_s
         (await admission.slot("a")).leave()
+
+    play(story)
+
+
+def test_a_key_that_has_spent_nothing_waits_for_nothing_whatever_the_clock_does(play: Play) -> None:
+    async def story() -> None:
+        ticks = count(1_000)
+        admission = Admission(Bounds(tokens_per_minute=100, requests_per_minute=100), lambda: next(ticks) / 7)
+        for _ in range(3):
+            (await admission.slot("a")).leave()
 
     play(story)
 
