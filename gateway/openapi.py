@@ -29,6 +29,7 @@ REQUESTS: Final[Mapping[str, type[BaseModel]]] = {
 }
 JSON, STREAM, FILES = "application/json", "text/event-stream", "multipart/form-data"
 COLLECTION: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": COLLECTION_LIMIT}
+CHAT_FAULTS: Final = ("OpenAIError", "Error")  # a path that is not even one of the route's is answered before it
 WHAT_A_STREAM_IS: Final = "Server-sent events; the data of each is the schema `event.<name>`. `done` is always last."
 
 
@@ -90,7 +91,7 @@ def paths() -> Schema:
                 "Ask, as OpenAI's clients do",
                 whole("Completion", STREAM),
                 body=taking("ChatRequest"),
-                fault="OpenAIError",
+                faults=CHAT_FAULTS,
             )
         },
         UiChat.path: {
@@ -98,13 +99,13 @@ def paths() -> Schema:
                 "Ask, as the AI SDK does", streamed("Its UI message stream."), body=taking("UiChatRequest")
             )
         },
-        models_route.ROUTE: {"get": operation("List the models", whole("Models"), fault="OpenAIError")},
+        models_route.ROUTE: {"get": operation("List the models", whole("Models"), faults=CHAT_FAULTS)},
         plain(models_route.ONE_ROUTE): {
             "get": operation(
                 "One model",
                 whole("Model"),
                 parameters=(in_path("model", "A name out of the list."),),
-                fault="OpenAIError",
+                faults=CHAT_FAULTS,
             )
         },
         document_routes.ROUTE: {
@@ -117,7 +118,12 @@ def paths() -> Schema:
                     in_query("limit", numbers(document_routes.LIMIT_MOST)),
                 ),
             ),
-            "post": operation("Take documents in", whole("Taken", STREAM), body=taking("DocumentRequest", files=True)),
+            "post": operation(
+                "Take documents in",
+                whole("Taken", STREAM),
+                body=taking("DocumentRequest", files=True),
+                faults=("Error", "Taken"),
+            ),
         },
         document_routes.ONE_ROUTE: {
             "delete": operation("Remove a document", nothing(), parameters=(in_path("id", "The id of a document."),))
@@ -163,13 +169,13 @@ def operation(
     *,
     body: Schema | None = None,
     parameters: Sequence[Schema] = (),
-    fault: str = "Error",
+    faults: Sequence[str] = ("Error",),
     is_open: bool = False,
 ) -> Schema:
-    """One way to ask a route; every other status than those of `responses` has the body `fault`."""
-    wrong = said("What is wrong.", fault)
-    if fault != "Error":  # a path that is not even one of the route's is answered before it
-        wrong["content"][JSON]["schema"] = {"anyOf": [ref(fault), ref("Error")]}
+    """One way to ask a route; every other status than those of `responses` has a body of `faults`."""
+    wrong = said("What is wrong.", faults[0])
+    if len(faults) > 1:
+        wrong["content"][JSON]["schema"] = {"anyOf": [ref(name) for name in faults]}
     made: Schema = {"summary": summary, "responses": responses | {"default": wrong}}
     if parameters:
         made["parameters"] = list(parameters)

@@ -154,7 +154,8 @@ BODIES: Final[Mapping[str, Schema]] = {
             "unreadable": COUNT,
             "passages": COUNT,
             "documents": listed(TAKEN),
-        }
+        },
+        {"error": closed(FAULT)},  # where nothing could be taken, beside what became of each document
     ),
     "Documents": closed({"documents": listed(DOCUMENT), "next": nullable(TEXT)}),
     "Passage": closed({"id": TEXT, "document_id": TEXT, "title": TEXT, "url": nullable(TEXT), "text": TEXT}),

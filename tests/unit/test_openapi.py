@@ -87,6 +87,7 @@ def test_bodies_that_need_a_database_are_as_described() -> None:
     validator("Gaps").validate({"gaps": [gap_routes.said(group)]})
     taken = (Finished("a.md", "added", "d1", "A", 3), Finished("b.md", "unreadable", fault=DocumentUnreadable("no")))
     validator("Taken").validate(ingest_wire.whole("default", taken, None))
+    validator("Taken").validate(ingest_wire.whole("default", taken[1:], DocumentUnreadable("no")))
     assert not validator("Taken").is_valid({"collection": "default"})
 
 
