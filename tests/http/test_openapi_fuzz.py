@@ -1,0 +1,62 @@
+"""Every route is asked, by schemathesis, what /openapi.json allows and what it forbids: no 5xx, and each answer is as described."""
+
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from gateway.documents import StoredDocuments
+from gateway.gaps import PostgresGaps
+from gateway.passages import StoredPassages
+from retrieval.pool import open_pool
+from retrieval.store import PassageStore
+from tests.support.embedders import HashingEmbedder
+from tests.support.gateway_app import Running, running, scripted_house
+from tests.support.postgres import emptied
+
+pytestmark = pytest.mark.anyio
+
+# Left out: that what fits the schema is taken. A blank question and a text of hidden characters fit it, and are refused.
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "negative_data_rejection",
+    "unsupported_method",
+)
+LEAST_CASES = 50  # tried by a machine so slow that the time limit ends it; an idle one tries fifty times as many
+
+
+@pytest.fixture
+async def server(database_url: str) -> AsyncIterator[Running]:
+    async with open_pool(emptied(database_url), size=4) as pool:
+        embedder, store = HashingEmbedder(), PassageStore(pool)
+        house = replace(
+            scripted_house(),
+            documents=StoredDocuments(store, embedder),
+            passages=StoredPassages(store),
+            gaps=PostgresGaps(pool, embedder),
+        )
+        async with running(house) as server:
+            yield server
+
+
+@pytest.mark.timeout(120)
+async def test_no_request_that_the_document_allows_or_forbids_breaks_a_route(server: Running, tmp_path: Path) -> None:
+    program = Path(sys.executable).with_name("schemathesis")
+    command = [str(program), "run", f"{server.base_url}/openapi.json", "--checks", ",".join(CHECKS), "--seed", "7"]
+    bounds = ["--max-examples", "8", "--max-time", "12", "--request-timeout", "10", "--no-color"]
+    told = await anyio.run_process(
+        [*command, *bounds, "--phases", "coverage,fuzzing"], check=False, cwd=tmp_path, stderr=subprocess.STDOUT
+    )
+    said = told.stdout.decode()
+    assert told.returncode == 0, said
+    (cases,) = re.findall(r"(\d+) generated", said)
+    assert int(cases) >= LEAST_CASES, said
