@@ -155,6 +155,24 @@ class AttemptTrace:
             }
         )
 
+    def decide(self, fact: SpeculationDecided) -> None:
+        self.span.set(
+            {
+                names.SPECULATE: fact.why,
+                names.SPECULATE_DELAY_S: fact.delay_s,
+                names.SPECULATE_P: fact.p_sufficient,
+                names.SPECULATE_HOLD: fact.hold_tokens,
+            }
+        )
+        if (weighed := fact.weighed) is not None:
+            self.span.set(
+                {
+                    names.SPECULATE_GRADE_S: weighed.grade_s,
+                    names.SPECULATE_TEXT_S: weighed.first_text_s,
+                    names.SPECULATE_LEAST_P: weighed.least_p,
+                }
+            )
+
     def judge(self, fact: Judged) -> None:
         grade = fact.grade
         if grade is not None:
@@ -362,10 +380,8 @@ class AnswerTrace:
         match fact:
             case Retrieved():
                 attempt.found(fact)
-            case SpeculationDecided(_, delay_s, why, p_sufficient):
-                attempt.span.set(
-                    {names.SPECULATE: why, names.SPECULATE_DELAY_S: delay_s, names.SPECULATE_P: p_sufficient}
-                )
+            case SpeculationDecided():
+                attempt.decide(fact)
             case Judged():
                 attempt.judge(fact)
                 if fact.grade is not None:

@@ -108,7 +108,16 @@ class Race:
         """
         contest, note = self._contest, self._racers.observer.note
         decision = self._racers.speculator.decide(contest.question, contest.passages)
-        note(SpeculationDecided(contest.attempt, decision.delay_s, decision.why, decision.p_sufficient))
+        note(
+            SpeculationDecided(
+                contest.attempt,
+                decision.delay_s,
+                decision.why,
+                decision.p_sufficient,
+                decision.hold_tokens,
+                decision.weighed,
+            )
+        )
         if decision.hold_tokens is not None:
             self._hold_bytes = min(self._hold_bytes, decision.hold_tokens * CHARACTERS_PER_TOKEN)
         gate = Gate(

@@ -46,11 +46,24 @@ class Retrieved:
 
 
 @dataclass(frozen=True, slots=True)
+class Weighed:
+    """What a decision to draft weighed: the expected times of a grade and of a first text, and from which p(sufficient) on a draft pays."""
+
+    grade_s: float
+    first_text_s: float
+    least_p: float
+
+
+@dataclass(frozen=True, slots=True)
 class SpeculationDecided:
+    """Whether to draft before the verdict, with what was weighed (streaming.ports.Decision)."""
+
     attempt: int
     delay_s: float | None
     why: str
     p_sufficient: float | None
+    hold_tokens: int | None = None
+    weighed: Weighed | None = None
 
 
 @dataclass(frozen=True, slots=True)

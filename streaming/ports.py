@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from retrieval.passage import Passage
-from streaming.facts import Fact
+from streaming.facts import Fact, Weighed
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +124,7 @@ class Decision:
     why: str
     p_sufficient: float | None = None
     hold_tokens: int | None = None
+    weighed: Weighed | None = None
 
 
 class Speculator(Protocol):

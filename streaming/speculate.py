@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from retrieval.passage import Passage
 from streaming.allowance import Allowance
-from streaming.facts import AttemptEnded, DraftClosed, DraftStarted, Fact, Judged, SpeculationDecided
+from streaming.facts import AttemptEnded, DraftClosed, DraftStarted, Fact, Judged, SpeculationDecided, Weighed
 from streaming.ledger import CHARACTERS_PER_TOKEN
 from streaming.pace import Pace
 from streaming.ports import Decision
@@ -71,12 +71,13 @@ class Adaptive:
             return Decision(None, "pressed")
         bet = bet_on(passages, self._pace, self._worth)
         p = None if bet.least_p <= SURE else self._odds(question, passages)
+        weighed = Weighed(self._pace.grade_s, self._pace.first_text_s, bet.least_p)
         if p is not None and p <= bet.least_p:
-            return Decision(None, "unlikely", p)
+            return Decision(None, "unlikely", p, weighed=weighed)
         self._decided = self._waste.reserve(bet.held_tokens, at_least=LEAST_HELD_TOKENS)
         if not self._decided:
-            return Decision(None, "spent", p)
-        return Decision(bet.delay_s, "cheap" if p is None else "likely", p, self._decided)
+            return Decision(None, "spent", p, weighed=weighed)
+        return Decision(bet.delay_s, "cheap" if p is None else "likely", p, self._decided, weighed)
 
     def learn(self, fact: Fact) -> None:
         """Folds what took how long into the pace, and what was discarded into the waste."""

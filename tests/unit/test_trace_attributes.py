@@ -6,8 +6,21 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from gateway.spans import WORDS_LIMIT
 from gateway.telemetry import Telemetry
 from grading.grade import Grade, Verdict
+from streaming.allowance import Allowance
 from streaming.ask import Ask
-from streaming.facts import AttemptBegan, AttemptEnded, DraftClosed, DraftStarted, Ended, Fact, Judged
+from streaming.facts import (
+    AttemptBegan,
+    AttemptEnded,
+    DraftClosed,
+    DraftStarted,
+    Ended,
+    Fact,
+    Judged,
+    SpeculationDecided,
+)
+from streaming.pace import Pace
+from streaming.speculate import Adaptive, Worth
+from tests.support.fakes import passages
 from tests.support.span_trees import ROUTE, Recording, attributes
 
 HOSTILE = "secret\x00\u202e\ud800 " + "x" * 1_000_000
@@ -65,6 +78,32 @@ def test_words_are_recorded_with_the_setting_cleaned_and_cut() -> None:
         assert len(text) == WORDS_LIMIT
         text.encode()
     assert "gateway.text.missing" not in attributes(second)
+
+
+def test_decision_to_draft_is_told_with_what_it_weighed() -> None:
+    waste = Allowance(1_000, lambda: 0.0)
+    pace = Pace()
+    pace.graded(0.4)
+    adaptive = Adaptive(lambda *_: 0.9, pace, Worth(1.0, 1e-6, 5e-6), waste, lambda: False)
+    decision = adaptive.decide("why?", passages(3))
+    recording = Recording()
+    trace = recording.start().request({}, "POST", ROUTE)
+    trace.begin_answer(Ask("a1", trace.trace_id, "why?", "docs"), generator="g", grader="m", provider="p")
+    trace.note(AttemptBegan(1, None, "why?"))
+    trace.note(
+        SpeculationDecided(
+            1, decision.delay_s, decision.why, decision.p_sufficient, decision.hold_tokens, decision.weighed
+        )
+    )
+    trace.end(200)
+    (attempt,) = recording.named("attempt")
+    told = attributes(attempt)
+    assert told["gateway.speculate.decision"] in ("likely", "cheap")
+    assert told["gateway.speculate.grade_s"] == pytest.approx(0.4)
+    assert told["gateway.speculate.first_text_s"] == pytest.approx(0.5)
+    assert decision.weighed is not None
+    assert told["gateway.speculate.least_p"] == decision.weighed.least_p
+    assert told["gateway.speculate.hold_tokens"] == decision.hold_tokens
 
 
 def test_tokens_are_told_by_what_became_of_them() -> None:
