@@ -324,6 +324,12 @@ def config_file(environ: Mapping[str, str]) -> Path | None:
     return CONFIG_DEFAULT if CONFIG_DEFAULT.is_file() else None
 
 
+def environment_without_settings() -> dict[str, str]:
+    """What a program that this one starts is told of the environment, when no setting is to reach it."""
+    foreign = (PREFIX, "ANTHROPIC_", "OTEL_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+
+
 def default_home(environ: Mapping[str, str]) -> Path:
     """Where documents and answers are kept: the user's data folder."""
     return Path(environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "optimistic-gateway"

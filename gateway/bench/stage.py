@@ -15,12 +15,12 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from gateway.bench.strategies import Strategy
 from gateway.bench.upstream import Moment, Upstream
+from gateway.settings import environment_without_settings
 
 START_LIMIT_S = 60.0  # bounds for a busy machine, not expectations
 EXIT_LIMIT_S = 10.0
 LINE_LIMIT_BYTES = 1_000
 ROOT = Path(__file__).resolve().parents[2]
-FOREIGN = ("GATEWAY_", "ANTHROPIC_", "OTEL_")
 
 
 class StageBroken(Exception):
@@ -70,7 +70,7 @@ async def staged(folder: Path, script: str, **settings: str) -> AsyncIterator[St
 @asynccontextmanager
 async def running(module: Sequence[str], folder: Path, settings: Mapping[str, str]) -> AsyncIterator[str]:
     """`python -m` so, inside the block; the first line that it prints. What it has to say of itself goes to standard error."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    kept = environment_without_settings()
     paths = os.pathsep.join(filter(None, (str(ROOT), kept.get("PYTHONPATH"))))
     command = [sys.executable, "-m", *module]
     environment = {**kept, "PYTHONPATH": paths, **settings}
