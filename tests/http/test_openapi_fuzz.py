@@ -52,7 +52,7 @@ async def server(database_url: str) -> AsyncIterator[Running]:
 async def test_no_request_that_the_document_allows_or_forbids_breaks_a_route(server: Running, tmp_path: Path) -> None:
     program = Path(sys.executable).with_name("schemathesis")
     command = [str(program), "run", f"{server.base_url}/openapi.json", "--checks", ",".join(CHECKS), "--seed", "7"]
-    bounds = ["--max-examples", "8", "--max-time", "12", "--request-timeout", "10", "--no-color"]
+    bounds = ["--max-examples", "8", "--max-time", "8", "--request-timeout", "10", "--no-color"]
     told = await anyio.run_process(
         [*command, *bounds, "--phases", "coverage,fuzzing"], check=False, cwd=tmp_path, stderr=subprocess.STDOUT
     )

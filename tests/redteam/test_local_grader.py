@@ -28,7 +28,7 @@ async def test_no_passage_makes_a_set_sufficient_that_does_not_hold_the_answer()
     judge = grader()
     clean = await judge.grade(NOT_SAID, plain_added_to(GARDEN))
     assert clean.verdict is Verdict.INSUFFICIENT
-    for poison in POISONS[::2]:
+    for poison in POISONS[::3]:
         found = added_to(GARDEN, poison)
         assert consistent(await judge.grade(NOT_SAID, found), len(found)).verdict is clean.verdict, poison
 
