@@ -7,9 +7,9 @@ from typing import Literal
 
 from anyio import to_thread
 
-from retrieval.chunk import Chunk, Chunking, chunk, titled
+from retrieval import reader
+from retrieval.chunk import Chunk, Chunking, titled
 from retrieval.cleaning import storable
-from retrieval.documents import Document, parse_document
 from retrieval.faults import EmbeddingFailed, GatewayFault
 from retrieval.ports import Embedder, Vector
 from retrieval.raw import Raw
@@ -30,13 +30,6 @@ class Taken:
     passages: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    content_hash: str
-    document: Document | None  # None: not changed
-    chunks: tuple[Chunk, ...] = ()
-
-
 def _silent(done: int, total: int) -> None:
     """Reports to nobody."""
 
@@ -54,20 +47,21 @@ class Intake:
     async def take(self, raw: Raw, known_hash: str | None, progress: Callable[[int, int], None] = _silent) -> Taken:
         """Stores `raw` in place of what its name stood for, in one transaction, unless `known_hash` says that it has not changed.
 
-        `progress` is told how many of its passages are embedded. Reading and cutting happen on a worker thread. Raises DocumentUnreadable,
+        `progress` is told how many of its passages are embedded. It is read elsewhere (retrieval.reader). Raises DocumentUnreadable,
         EmbeddingFailed, or as PassageStore.replace. Cancelled or failed, nothing of it is stored and what was stored before stays.
         """
         name = storable(raw.name)
-        read = await to_thread.run_sync(self._read, name, raw, known_hash, abandon_on_cancel=True)
-        if read.document is None:
+        content_hash = await to_thread.run_sync(hash_of, raw)
+        if content_hash == known_hash:
             return Taken(self.id_of(name), "", "unchanged", 0)
+        read = await reader.read(name, raw.data, raw.kind, self.chunking)
         title = raw.title or read.document.title
         vectors = await self._embed(title, read.chunks, progress)
         metadata = {**raw.metadata, "source": name, "kind": read.document.kind}
         await self.store.replace(
             self.collection,
             self.id_of(name),
-            Source(self.root, name, read.content_hash, raw.url),
+            Source(self.root, name, content_hash, raw.url),
             Content(title, read.chunks, vectors, metadata),
         )
         return Taken(self.id_of(name), title, "added" if known_hash is None else "changed", len(read.chunks))
@@ -76,13 +70,6 @@ class Intake:
         """The same for the same name in the same collection, so that a changed document keeps its id."""
         key = "\0".join((self.collection.tenant, self.collection.name, self.root, storable(name)))
         return f"doc_{hashlib.sha256(key.encode()).hexdigest()[:20]}"
-
-    def _read(self, name: str, raw: Raw, known_hash: str | None) -> _Read:
-        content_hash = hash_of(raw)
-        if content_hash == known_hash:
-            return _Read(content_hash, None)
-        document = parse_document(name, raw.data, raw.kind)
-        return _Read(content_hash, document, chunk(document.text, document.headings, self.chunking))
 
     async def _embed(self, title: str, chunks: tuple[Chunk, ...], progress: Callable[[int, int], None]) -> list[Vector]:
         """One vector per chunk, of its title and text: a section's heading says what its sentences leave out."""
