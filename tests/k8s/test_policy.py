@@ -244,3 +244,18 @@ def test_components_are_all_used_or_said_to_be_an_alternative() -> None:
     for name in OVERLAYS:
         used |= set(re.findall(r"components/([\w-]+)", (K8S / "overlays" / name / "kustomization.yaml").read_text()))
     assert set(COMPONENTS) - used == {"ingress"}
+
+
+@every_overlay
+def test_prometheus_of_the_overlay_asks_services_that_exist_at_their_ports(name: str) -> None:
+    for config in of_kind(overlay(name), "ConfigMap"):
+        if not config["metadata"]["name"].startswith("prometheus-config"):
+            continue
+        text = config["data"]["prometheus.yml"]
+        asked = re.findall(r"names: \[([\w-]+)\], type: A, port: (\d+)", text) + re.findall(
+            r'\["([\w-]+):(\d+)"\]', text
+        )
+        assert ("answers-replicas", "8080") in asked
+        for service, port in asked:
+            ports = {one["port"] for one in the(overlay(name), "Service", service)["spec"]["ports"]}
+            assert int(port) in ports, service

@@ -115,12 +115,17 @@ def environment(at: Mapping[str, str], every: str) -> dict[str, str]:
     }
 
 
+REPLICAS = (
+    "dns_sd_configs: # every replica by its own address\n      - {names: [answers-replicas], type: A, port: 8080}"
+)
+
+
 def prometheus_config(spans: str, gateways: tuple[str, ...], every: str) -> str:
     """The file of the component, with the addresses of this machine."""
     text = (FILES / "prometheus.yml").read_text()
     for old, new in (
         ('["jaeger:8889"]', json.dumps([spans])),
-        ('["gateway:8080"]', json.dumps(list(gateways))),
+        (REPLICAS, f"static_configs:\n      - targets: {json.dumps(list(gateways))}"),
         (": 15s", f": {every}"),
     ):
         assert old in text
