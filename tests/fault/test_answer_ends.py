@@ -13,6 +13,7 @@ from streaming.ask import Ask
 from streaming.budget import Limits, Verify
 from streaming.drafting import CLOSE_LIMIT_S
 from streaming.events import Done, Event, Failed, Refusal, Token
+from streaming.facts import Released
 from streaming.faults import GeneratorUnavailable
 from streaming.halt import Halt
 from streaming.pace import Pace
@@ -206,3 +207,38 @@ def test_a_draft_that_is_drafted_again_before_its_verdict_may_waste_no_more_than
     play(backend, loop)
     assert sum(at < 1.0 for at in read_at) == 8
     assert loop.text == "four" * 100
+
+
+@pytest.mark.parametrize("said_at", [0.5, 1.5])
+def test_a_draft_that_was_released_and_is_over_was_released_also_when_its_client_leaves_then(
+    backend: str, said_at: float
+) -> None:
+    """It ends before its verdict, or after it; the client takes what there is and no more."""
+    loop = answering(DraftScript(((said_at, (Text("All is"),)), (0.1, (Text(" well here."),)), STOP)))
+
+    async def emit(events: tuple[Event, ...]) -> None:
+        if any(isinstance(event, Token) for event in events):
+            await anyio.sleep(10.0)
+
+    async def played() -> None:
+        with anyio.move_on_after(5.0):
+            await answer(Ask("a", "t", QUESTION), loop.parts(), Limits(), emit, loop.facts)
+
+    run_virtual(backend, played)
+    assert loop.outcomes == ["released"]
+
+
+def test_a_draft_that_was_sent_up_to_an_unsupported_sentence_was_released(backend: str) -> None:
+    text = "Roses need the sun. Moss needs a telephone. "
+    verifier = FakeVerifier(lie="telephone")
+    draft = DraftScript(((0.5, (Text(text),)), (1.0, (Text("And more of it."),))), hangs=True)
+    loop = play(backend, answering(draft, verifier=verifier, limits=Limits(verify=Verify.GATE)))
+    assert [r.reason for r in loop.of(Refusal)] == ["ungrounded"]
+    assert (loop.text, loop.outcomes) == ("Roses need the sun. ", ["released"])
+
+
+def test_a_text_that_is_longer_than_all_that_may_be_held_comes_in_parts(backend: str) -> None:
+    loop = answering(DraftScript(((0.0, (Text("é" * 1_000),)), STOP)), limits=Limits(hold_bytes=64))
+    play(backend, loop)
+    assert [fact.held_bytes for fact in loop.facts.of(Released)] == [64]
+    assert (loop.text, loop.of(Done)[0].path) == ("é" * 1_000, "clean")
