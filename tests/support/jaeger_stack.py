@@ -174,6 +174,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gateway", default="127.0.0.1:8080", help="host:port of the gateway whose metrics are read")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end in order
     with stack((given.gateway,), USUAL, "5s") as running:
         print(f"Jaeger's API  {running.jaeger}\nPrometheus    {running.prometheus}")
         print(f"Now: OTEL_EXPORTER_OTLP_ENDPOINT={running.otlp} OTEL_METRICS_EXPORTER=none make run", flush=True)
