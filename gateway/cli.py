@@ -163,6 +163,7 @@ async def ingest_path(settings: Settings, path: Path, collection: str, screen: S
 async def ask_here(settings: Settings, question: str, collection: str, screen: Screen, as_json: bool) -> AnswerPath:
     """Answers on the screen; the path that the answer took."""
     from gateway.request import Options, clean_collection, clean_question
+    from gateway.traced import traced
     from gateway.wiring import wired
     from streaming.answer import answer
     from streaming.ask import Ask
@@ -182,7 +183,7 @@ async def ask_here(settings: Settings, question: str, collection: str, screen: S
                 provider=house.provider,
                 decisions=house.decisions,
             )
-            return await answer(asked, parts, house.limits, shown.take, trace)
+            return await answer(asked, traced(parts, trace), house.limits, shown.take, trace)
         finally:
             trace.end(None)
 

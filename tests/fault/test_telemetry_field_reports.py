@@ -122,6 +122,17 @@ async def test_spans_that_arrive_are_not_counted_as_lost(receiver: OtlpReceiver)
     assert counted["gateway_telemetry_spans_lost_total", "not_delivered"] == 0
 
 
+async def test_spans_that_a_collector_rejects_are_counted_and_answers_go_on(receiver: OtlpReceiver) -> None:
+    receiver.status = 400
+    telemetry = Telemetry.start(service_version="1", export=True)
+    answered(telemetry, "why?")
+    await anyio.to_thread.run_sync(telemetry._provider.force_flush)
+    counted = samples(telemetry)
+    await telemetry.aclose()
+    assert receiver.requests >= 1
+    assert counted["gateway_telemetry_spans_lost_total", "not_delivered"] == len(receiver.spans) == 4
+
+
 async def test_metrics_arrive_over_otlp_with_the_trace_ids_of_their_exemplars(receiver: OtlpReceiver) -> None:
     telemetry = Telemetry.start(service_version="1", export=False, export_metrics=True)
     answered(telemetry, "why?")

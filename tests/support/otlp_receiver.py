@@ -30,7 +30,7 @@ class ReceivedSpan:
 
 
 class OtlpReceiver:
-    """Answers every export with 200, or with none at all while `silent`."""
+    """Answers every export with `status`, or not at all while `silent`."""
 
     def __init__(self, silent: bool) -> None:
         self.spans: list[ReceivedSpan] = []
@@ -38,6 +38,7 @@ class OtlpReceiver:
         """How many exemplars with a trace id came with each metric, by its name."""
         self.requests = 0
         self.silent = silent
+        self.status = 200
         self.stopping = threading.Event()
         self._changed = threading.Condition()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -106,7 +107,7 @@ def _handler(receiver: OtlpReceiver) -> type[BaseHTTPRequestHandler]:
                 return
             (receiver.take_metrics if self.path.endswith("/metrics") else receiver.take)(body)
             answer = ExportTraceServiceResponse().SerializeToString()
-            self.send_response(200)
+            self.send_response(receiver.status)
             self.send_header("content-type", "application/x-protobuf")
             self.send_header("content-length", str(len(answer)))
             self.end_headers()
