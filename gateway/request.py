@@ -1,6 +1,7 @@
 """A question as it comes over HTTP: checked strictly, cleaned once, turned into what the race understands."""
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -29,6 +30,9 @@ PATH_SHOWN = 120
 INT_LIMIT = 2**53  # integers beyond it differ between JSON readers
 
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+_KIND = re.compile(r"str|int|float|bool|list\[.*\]")  # of a union, as pydantic names them in a path
+KINDS_FROM = 2  # the first two parts of a path are names of the body, or of a filter
 
 
 class TurnBody(BaseModel):
@@ -168,8 +172,12 @@ def reason_of(detail: ErrorDetails) -> str:
 
 
 def path_of(detail: ErrorDetails) -> str:
-    """Where in the body, as `history.3.content`; the body itself is `body`."""
-    path = ".".join(str(part) for part in detail["loc"])
+    """Where in the body, as `history.3.content`; the body itself is `body`.
+
+    Where a value may be of several kinds, pydantic adds which of them it tried: that is not in the body.
+    """
+    loc = detail["loc"]
+    path = ".".join(str(part) for at, part in enumerate(loc) if at < KINDS_FROM or not _KIND.fullmatch(str(part)))
     return shown(clean(path)) or "body"
 
 

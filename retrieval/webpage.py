@@ -3,7 +3,7 @@
 import re
 import warnings
 
-from bs4 import BeautifulSoup, Tag
+from bs4 import BeautifulSoup, Tag, UnicodeDammit
 from bs4.element import NavigableString
 
 from retrieval.page import Page
@@ -13,9 +13,10 @@ def html_page(data: bytes) -> Page | None:
     """The text of an HTML document, without scripts, styles, navigation and forms; None when it cannot be decoded."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what looks like XML or like a file name is read as HTML all the same
-        soup = BeautifulSoup(data, "html.parser")
-    if soup.contains_replacement_characters:
-        return None
+        decoded = UnicodeDammit(data, is_html=True)
+        if decoded.contains_replacement_characters or decoded.unicode_markup is None:
+            return None
+        soup = BeautifulSoup(decoded.unicode_markup, "html.parser")
     page = Page(" ".join(soup.title.get_text().split()) if soup.title else "")
     for unwanted in soup(["script", "style", "noscript", "template", "nav", "head", "svg", "form", "iframe"]):
         unwanted.decompose()

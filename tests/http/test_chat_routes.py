@@ -128,6 +128,18 @@ async def test_error_before_the_stream_is_a_status_with_the_body_that_the_sdk_re
     assert response.headers["x-should-retry"] == "false"
 
 
+@pytest.mark.parametrize(
+    ("content", "param"),
+    [(7, "messages.0.content"), ([{"type": "text", "text": None}], "messages.0.content"), ([7], "messages.0.content")],
+)
+async def test_what_is_wrong_is_named_as_the_client_wrote_it(server: Running, content: object, param: str) -> None:
+    body = {"model": "gateway", "messages": [{"role": "user", "content": content}]}
+    error = (await post(server, COMPLETIONS, body)).json()["error"]
+    assert error["param"] == param
+    assert "Body" not in error["message"]
+    assert "str:" not in error["message"]
+
+
 async def test_ui_route_has_the_errors_of_the_house(server: Running) -> None:
     response = await post(server, UI, ui(model="gpt-4o"))
     assert response.status_code == 404

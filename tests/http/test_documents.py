@@ -246,7 +246,7 @@ async def test_a_wrong_field_of_an_upload_is_named(
         ({"title": "x"}, "text"),
         ({"title": " ", "text": "x"}, "title"),
         ({"title": "x", "text": "x", "more": 1}, "more"),
-        ({"title": "x", "text": "x", "metadata": {"a": None}}, "metadata.a.str"),
+        ({"title": "x", "text": "x", "metadata": {"a": None}}, "metadata.a"),
         ({"title": "x", "text": "x", "url": "ftp://a"}, "url"),
         ({"title": "x", "text": "x", "collection": ""}, "collection"),
     ],

@@ -87,6 +87,17 @@ def test_html_becomes_plain_text_without_scripts_styles_and_navigation() -> None
         assert unwanted not in document.text
 
 
+@pytest.mark.parametrize("reference", ["&#0;", "&#xd800;", "&#xdfff;", "&#x110000;"])
+def test_a_reference_to_no_character_costs_html_that_character_alone(reference: str) -> None:
+    text = parse_document("x.html", f"<p>Hot {reference} tea".encode()).text
+    assert text.replace("\ufffd", "").split() == ["Hot", "tea"]
+
+
+def test_html_that_cannot_be_decoded_is_refused() -> None:
+    with pytest.raises(DocumentUnreadable, match="cannot be decoded"):
+        parse_document("x.html", b'<meta charset="utf-16"><p>\x81\x8d\x8f\x90\x9d \xff\xfe\x00')
+
+
 def test_html_without_a_body_is_read_all_the_same() -> None:
     assert parse_document("x.htm", b"<p>one<p>two &amp; three").text == "one\n\ntwo & three"
 
