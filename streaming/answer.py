@@ -19,17 +19,17 @@ from retrieval.searcher import Search, Searcher
 from retrieval.sources import Source
 from streaming import recall
 from streaming.ask import Ask
-from streaming.attempt import Contest, Emit, Race, Racers
+from streaming.attempt import Contest, Emit, Race, Racers, said
 from streaming.budget import Limits, Verify
-from streaming.drafting import unnamed
-from streaming.events import Done, Failed, Path, Reason, Retry, Started, Status, Token, Verification
+from streaming.drafting import TOKEN_LIMIT_BYTES, cut, unnamed
+from streaming.events import Done, Failed, Path, Reason, Retry, Started, Status, Verification
 from streaming.facts import AttemptBegan, AttemptEnded, Ended, Verified
 from streaming.finding import FIRST, Finding
 from streaming.gate import Answered, Broken, Discarded, Ending, Spent, Ungrounded, Unjudged
 from streaming.halt import Halt
 from streaming.ledger import Ledger
 from streaming.observing import Both, Learning
-from streaming.ports import AnswerCache, Gap, GapLog, Generator, Observer, Speculator, StopReason
+from streaming.ports import AnswerCache, Gap, GapLog, Generator, Observer, Speculator, StopReason, Text
 from streaming.proof import annotated
 from streaming.refusal import disagreement, missing_of, refusal
 
@@ -235,7 +235,9 @@ class _Answer:
         with anyio.CancelScope() as scope:
             self._halt.bind(scope)
             if answered.grade.conflicts:
-                await self._emit((Token(f"\n\n{disagreement(answered.grade.conflicts)}"),))
+                await self._emit(
+                    said(tuple(cut(Text(f"\n\n{disagreement(answered.grade.conflicts)}"), TOKEN_LIMIT_BYTES)))
+                )
             await self._verify(is_keepable=answered.stop.reason is StopReason.END and not answered.grade.conflicts)
         return self._halt.fault if scope.cancelled_caught else None
 

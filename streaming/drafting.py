@@ -140,8 +140,9 @@ class Drafting:
 
     def _say(self, ready: list[Piece]) -> None:
         if ready:
+            said_before = self.entry.characters
             count(self.entry, ready)
-            if self.entry.characters:
+            if self.entry.characters > said_before:
                 self._last_text_s = anyio.current_time() - self._began_at
                 if self._first_text_s is None:
                     self._first_text_s = self._last_text_s

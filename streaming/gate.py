@@ -20,6 +20,7 @@ from streaming.faults import AnswerIncomplete
 from streaming.ports import Cited, Piece, Stopped, StopReason, Text
 from streaming.room import Weight
 
+NEEDS_A_WORD = (StopReason.END, StopReason.OTHER)  # a model declines, and a budget ends, also without one
 QUOTE_BYTES = 8_192  # a quote is a piece of a passage; of a longer one no more is counted, so that any one fits
 
 
@@ -218,7 +219,7 @@ class Gate:
         send = tuple(p for p in pieces if p not in dropped) if dropped else pieces
         self._said = self._said or any(isinstance(p, Text) and p.text.strip() for p in send)
         stop = pieces[-1] if pieces and isinstance(pieces[-1], Stopped) else None
-        if stop is not None and stop.reason is StopReason.END and not self._said:
+        if stop is not None and stop.reason in NEEDS_A_WORD and not self._said:
             return self._failed(AnswerIncomplete("the model ended its answer without a word"), opened=opened)
         self._sent = self._sent or any(isinstance(p, Text | Cited) for p in send)
         assert self._grade is not None

@@ -2,6 +2,7 @@
 
 from streaming.ask import Ask
 from streaming.attempt import Race, said
+from streaming.drafting import TOKEN_LIMIT_BYTES, cut
 from streaming.events import Event, Sources, Status
 from streaming.ports import AnswerCache, Cited, Kept, Text
 
@@ -32,4 +33,4 @@ def is_narrowed(ask: Ask, question: str) -> bool:
 def events_of(kept: Kept) -> tuple[Event, ...]:
     """The kept answer as it is sent: it says where it comes from, its sources, its text, its citations."""
     lead = (Status(0, "generating", FROM_CACHE), Sources(0, kept.passages))
-    return lead + said((Text(kept.text), *kept.citations))
+    return lead + said((*cut(Text(kept.text), TOKEN_LIMIT_BYTES), *kept.citations))

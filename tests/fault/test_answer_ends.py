@@ -11,13 +11,14 @@ from streaming.allowance import Allowance
 from streaming.answer import answer
 from streaming.ask import Ask
 from streaming.budget import Limits, Verify
-from streaming.drafting import CLOSE_LIMIT_S
+from streaming.drafting import CLOSE_LIMIT_S, TOKEN_LIMIT_BYTES
 from streaming.events import Done, Event, Failed, Refusal, Token
-from streaming.facts import Released
+from streaming.facts import DraftClosed, Released
 from streaming.faults import GeneratorUnavailable
 from streaming.halt import Halt
 from streaming.pace import Pace
-from streaming.ports import Cited, Decision, Stopped, StopReason, Text, Turn, Usage
+from streaming.ports import Cited, Decision, Kept, Stopped, StopReason, Text, Turn, Usage
+from streaming.recall import events_of
 from streaming.speculate import Adaptive, Worth
 from tests.support.clock import run_virtual
 from tests.support.fakes import DraftScript, FakeGenerator, FakeGrader, FakeRetriever, FakeVerifier, passages
@@ -242,3 +243,34 @@ def test_a_text_that_is_longer_than_all_that_may_be_held_comes_in_parts(backend:
     play(backend, loop)
     assert [fact.held_bytes for fact in loop.facts.of(Released)] == [64]
     assert (loop.text, loop.of(Done)[0].path) == ("é" * 1_000, "clean")
+
+
+def test_a_model_that_falls_silent_after_a_wait_of_our_own_is_left(backend: str) -> None:
+    """Its draft is held back by a full buffer until the verdict; from there on it is the model that keeps the answer waiting."""
+    draft = DraftScript((*((0.0, (Text("x" * 50),)),) * 2,), hangs=True)
+    loop = answering(draft, limits=Limits(hold_bytes=64, silence_s=5.0, grade_timeout_s=50.0))
+    loop.grader = FakeGrader([(30.0, GOOD)])
+    play(backend, loop)
+    assert [fault.type for fault in loop.of(Failed)] == ["generator_unavailable"]
+    assert 34.5 <= loop.times(Failed)[0] <= 35.0
+
+
+def test_how_long_a_draft_took_to_speak_and_spoke_is_told(backend: str) -> None:
+    loop = answering(DraftScript(((0.5, (Text("All is"),)), (1.5, (Text(" well."),)), (9.0, STOP[1]))))
+    play(backend, loop)
+    assert [(fact.first_text_s, fact.text_s) for fact in loop.facts.of(DraftClosed)] == [(0.5, 1.5)]
+
+
+def test_a_long_conflict_is_said_in_tokens_of_at_most_8_kib(backend: str) -> None:
+    words = "one says é, the other è; " * 500
+    loop = answering(WELL)
+    loop.grader = FakeGrader([(1.0, Grade(Verdict.SUFFICIENT, relevant=(1, 2), conflicts=words))])
+    play(backend, loop)
+    assert loop.text == f"All is well here.\n\nThe sources disagree: {words}"
+    assert max(len(token.text.encode()) for token in loop.of(Token)) <= TOKEN_LIMIT_BYTES
+
+
+def test_a_long_answer_is_recalled_in_tokens_of_at_most_8_kib() -> None:
+    tokens = [event.text for event in events_of(Kept("é" * 10_000, (), ())) if isinstance(event, Token)]
+    assert "".join(tokens) == "é" * 10_000
+    assert max(len(token.encode()) for token in tokens) <= TOKEN_LIMIT_BYTES

@@ -213,3 +213,12 @@ def test_a_passage_goes_in_sentence_by_sentence_under_its_title() -> None:
         },
         {"type": "text", "text": "Who?"},
     ]
+
+
+@pytest.mark.parametrize("said", ["7", -7, 7.5, True, [7], {}, None])
+def test_what_is_no_count_of_tokens_counts_for_none(said: object) -> None:
+    """They are summed up where nothing may go wrong any more: in the ledger, in the allowances, on the spans."""
+    start = {"type": "message_start", "message": {"usage": {"input_tokens": said, "output_tokens": said}}}
+    delta = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": said}}
+    found = pieces_of(sse(start, opened(), text("All is well."), closed(), delta, {"type": "message_stop"}), [])
+    assert found[-1] == Stopped(StopReason.END, Usage(0, 0))

@@ -153,10 +153,11 @@ def test_a_second_verdict_changes_nothing() -> None:
 
 @pytest.mark.parametrize("said", [(), (Text(" "), Text("\n"))])
 @pytest.mark.parametrize("verdict_first", [True, False])
-def test_an_answer_without_a_word_is_no_answer(said: tuple[Text, ...], verdict_first: bool) -> None:
+@pytest.mark.parametrize("stop", [STOP, Stopped(StopReason.OTHER)])
+def test_an_answer_without_a_word_is_no_answer(said: tuple[Text, ...], verdict_first: bool, stop: Stopped) -> None:
     """A blank message that counts as finished (FIELD_REPORTS H2): drafted again unseen, then broken."""
     gate = Gate(2, drafting=True, redrafts=1)
-    signals: list[Signal] = [Graded(GOOD), Drafted(1, (*said, STOP))]
+    signals: list[Signal] = [Graded(GOOD), Drafted(1, (*said, stop))]
     steps = [gate.step(signal) for signal in (signals if verdict_first else signals[::-1])]
     assert steps[-1].draft_from == (1, 2)
     assert any(step.opened for step in steps)
@@ -165,10 +166,11 @@ def test_an_answer_without_a_word_is_no_answer(said: tuple[Text, ...], verdict_f
     assert broken.fault.type == "answer_incomplete"
 
 
-def test_a_model_that_declines_without_a_word_has_answered() -> None:
+@pytest.mark.parametrize("reason", [StopReason.REFUSAL, StopReason.LENGTH])
+def test_a_model_that_declines_or_is_stopped_without_a_word_has_answered(reason: StopReason) -> None:
     gate = Gate(2, drafting=True)
     gate.step(Graded(GOOD))
-    stop = Stopped(StopReason.REFUSAL)
+    stop = Stopped(reason)
     assert gate.step(Drafted(1, (stop,))).ending == Answered(GOOD, stop)
 
 

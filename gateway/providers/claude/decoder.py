@@ -157,8 +157,13 @@ class Decoder:
 
 def used(counts: dict[str, Any], before: Usage | None) -> Usage:
     """The tokens that a `usage` object counts; what it leaves out is as `before`. Input includes what was cached."""
-    output_tokens = counts.get("output_tokens") or 0
+    output_tokens = tokens(counts.get("output_tokens"))
     said = counts.get("input_tokens")
     if said is None:
         return Usage(before.input_tokens if before else 0, output_tokens)
-    return Usage(said + sum(counts.get(name) or 0 for name in CACHED), output_tokens)
+    return Usage(tokens(said) + sum(tokens(counts.get(name)) for name in CACHED), output_tokens)
+
+
+def tokens(count: object) -> int:
+    """`count`, where it is one; 0 for what a service, or a proxy before it, says in its place: nothing that is summed up rests on that."""
+    return count if type(count) is int and count > 0 else 0
