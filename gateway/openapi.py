@@ -30,7 +30,9 @@ REQUESTS: Final[Mapping[str, type[BaseModel]]] = {
 JSON, STREAM, FILES = "application/json", "text/event-stream", "multipart/form-data"
 COLLECTION: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": COLLECTION_LIMIT}
 CHAT_FAULTS: Final = ("OpenAIError", "Error")  # a path that is not even one of the route's is answered before it
-WHAT_A_STREAM_IS: Final = "Server-sent events; the data of each is the schema `event.<name>`. `done` is always last."
+WHAT_A_STREAM_IS: Final = (
+    "Server-sent events, each a `StreamEvent`; in its data is JSON of the schema `event.<name>`. `done` is always last."
+)
 
 
 class OpenApi:
@@ -194,12 +196,12 @@ def said(description: str, name: str) -> Schema:
 def whole(name: str, *besides: str) -> Schema:
     """200 with the schema `name`, or with one of the media types besides."""
     response = said(WHAT_A_STREAM_IS if besides else "Done.", name)
-    response["content"] |= {media_type: {"schema": TEXT} for media_type in besides}
+    response["content"] |= {media_type: {"schema": ref("StreamEvent")} for media_type in besides}
     return {"200": response}
 
 
 def streamed(description: str = WHAT_A_STREAM_IS) -> Schema:
-    return {"200": {"description": description, "content": {STREAM: {"schema": TEXT}}}}
+    return {"200": {"description": description, "content": {STREAM: {"schema": ref("StreamEvent")}}}}
 
 
 def nothing() -> Schema:

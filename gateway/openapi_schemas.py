@@ -117,7 +117,7 @@ DOCUMENT: Final = closed(
 MODEL: Final = closed({"id": TEXT, "object": {"const": "model"}, "created": WHOLE, "owned_by": TEXT})
 TAKEN: Final = closed(
     {"name": TEXT, "status": {"type": "string", "enum": ["added", "changed", "unchanged", "unreadable"]}},
-    {"id": TEXT, "title": TEXT, "passages": COUNT, "error": closed(FAULT)},
+    {"id": TEXT, "title": nullable(TEXT), "passages": COUNT, "error": closed(FAULT)},
 )
 
 BODIES: Final[Mapping[str, Schema]] = {
@@ -142,6 +142,7 @@ BODIES: Final[Mapping[str, Schema]] = {
         },
         {"verification": VERIFICATION},
     ),
+    "StreamEvent": {"type": "object", "properties": {"event": TEXT, "id": TEXT, "data": TEXT}, "required": ["data"]},
     "Completion": {"type": "object", "required": ["id", "object", "created", "model", "choices", "usage", "gateway"]},
     "Models": closed({"object": {"const": "list"}, "data": listed(MODEL)}),
     "Model": MODEL,

@@ -31,7 +31,7 @@ CHECKS = (
     "negative_data_rejection",
     "unsupported_method",
 )
-LEAST_CASES = 50  # tried by a machine so slow that the time limit ends it; an idle one tries fifty times as many
+LEAST_CASES = 100  # of all routes together: that it asked at all
 
 
 @pytest.fixture
@@ -52,10 +52,18 @@ async def server(database_url: str) -> AsyncIterator[Running]:
 async def test_no_request_that_the_document_allows_or_forbids_breaks_a_route(server: Running, tmp_path: Path) -> None:
     program = Path(sys.executable).with_name("schemathesis")
     command = [str(program), "run", f"{server.base_url}/openapi.json", "--checks", ",".join(CHECKS), "--seed", "7"]
-    bounds = ["--max-examples", "8", "--max-time", "8", "--request-timeout", "10", "--no-color"]
-    told = await anyio.run_process(
-        [*command, *bounds, "--phases", "coverage,fuzzing"], check=False, cwd=tmp_path, stderr=subprocess.STDOUT
-    )
+    bounds = [
+        "--phases",
+        "fuzzing",
+        "--max-examples",
+        "12",
+        "--max-failures",
+        "5",
+        "--request-timeout",
+        "30",
+        "--no-color",
+    ]
+    told = await anyio.run_process([*command, *bounds], check=False, cwd=tmp_path, stderr=subprocess.STDOUT)
     said = told.stdout.decode()
     assert told.returncode == 0, said
     (cases,) = re.findall(r"(\d+) generated", said)

@@ -85,9 +85,13 @@ def test_bodies_that_need_a_database_are_as_described() -> None:
         validator("Passage").validate(passages.said(StoredPassage("p1", "d1", "A", url, "It is.")))
     group = GapGroup("g1", "why?", "default", 2, at, at, "insufficient_evidence", None, ("default",), 2, ("why?",))
     validator("Gaps").validate({"gaps": [gap_routes.said(group)]})
-    taken = (Finished("a.md", "added", "d1", "A", 3), Finished("b.md", "unreadable", fault=DocumentUnreadable("no")))
+    taken = (
+        Finished("a.md", "added", "d1", "A", 3),
+        Finished("c.md", "unchanged", "d2"),
+        Finished("b.md", "unreadable", fault=DocumentUnreadable("no")),
+    )
     validator("Taken").validate(ingest_wire.whole("default", taken, None))
-    validator("Taken").validate(ingest_wire.whole("default", taken[1:], DocumentUnreadable("no")))
+    validator("Taken").validate(ingest_wire.whole("default", taken[2:], DocumentUnreadable("no")))
     assert not validator("Taken").is_valid({"collection": "default"})
 
 
