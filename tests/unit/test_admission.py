@@ -100,6 +100,51 @@ def test_who_leaves_while_waiting_takes_no_slot_along(play: Play, is_handed_over
     play(story)
 
 
+def test_a_slot_that_is_handed_to_one_who_has_just_been_cancelled_goes_on_to_the_next(play: Play) -> None:
+    async def story() -> None:
+        admission = Admission(Bounds(streams=1, wait_s=9.0))
+        held = await admission.slot("a")
+        later: list[Slot] = []
+
+        async def wait(name: str, scope: anyio.CancelScope) -> None:
+            with scope:
+                later.append(await admission.slot(name))
+
+        scopes = [anyio.CancelScope() for _ in range(3)]
+        async with anyio.create_task_group() as tasks:
+            for name, scope in zip("bcd", scopes, strict=True):
+                tasks.start_soon(wait, name, scope)
+                await anyio.wait_all_tasks_blocked()
+            scopes[0].cancel()
+            scopes[1].cancel()
+            held.leave()  # to "b", who knows already that it is cancelled, as "c" does
+        assert len(later) == 1
+        assert (admission.open, admission.waiting) == (1, 0)
+        later[0].leave()
+        assert (admission.open, admission.waiting) == (0, 0)
+
+    play(story)
+
+
+@pytest.mark.parametrize("leaves_at", [None, 0.5])
+def test_a_key_whose_question_has_waited_in_vain_may_ask_again(play: Play, leaves_at: float | None) -> None:
+    async def story() -> None:
+        admission = Admission(Bounds(streams=1, streams_per_key=1, wait_s=1.0))
+        held = await admission.slot("a")
+        for _ in range(3):
+            if leaves_at is None:
+                with pytest.raises(Overloaded):
+                    await admission.slot("b")
+            else:
+                with anyio.move_on_after(leaves_at) as scope:
+                    await admission.slot("b")
+                assert scope.cancelled_caught
+        held.leave()
+        (await admission.slot("b")).leave()
+
+    play(story)
+
+
 def test_one_key_cannot_have_them_all(play: Play) -> None:
     async def story() -> None:
         admission = Admission(Bounds(streams=10, streams_per_key=2))

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from grading.grade import Grade, Verdict
 from retrieval.passage import Passage
+from streaming.allowance import WINDOW_S, Allowance
 from streaming.budget import Limits
 from streaming.facts import AttemptEnded, DraftClosed, DraftStarted, Judged, SpeculationDecided
 from streaming.pace import Pace
 from streaming.ports import Stopped, StopReason, Text
 from streaming.speculate import LEAST_HELD_TOKENS, Adaptive, Odds, Worth, bet_on
-from streaming.allowance import WINDOW_S, Allowance
 from tests.support.clock import run_virtual
 from tests.support.fakes import DraftScript, FakeGenerator, FakeGrader, FakeRetriever, passages
 from tests.support.loop import Loop
@@ -102,6 +102,49 @@ def test_what_a_draft_discarded_counts_for_a_minute_and_what_it_released_does_no
     assert waste.spent == 25
     now[0] += WINDOW_S + 1
     assert waste.spent == 0
+
+
+def test_what_is_set_aside_stays_so_until_the_draft_is_closed_and_is_given_back_once() -> None:
+    waste = Allowance(LEAST_HELD_TOKENS, lambda: 0.0)
+    adaptive = Adaptive(no_odds, paced(0.001, 1.0), FREE, waste, lambda: False)
+    adaptive.decide("q", passages(2))
+    adaptive.learn(SpeculationDecided(1, 0.0, "cheap", None))
+    adaptive.learn(DraftStarted(1, 1))
+    adaptive.learn(AttemptEnded(1, "discarded"))
+    assert waste.reserve(1, at_least=1) == 0
+    adaptive.learn(DraftClosed(1, 1, "discarded", 10, 5, True, 0.0))
+    adaptive.learn(DraftClosed(1, 2, "discarded", 10, 5, True, 0.0))
+    assert waste.reserve(1_000, at_least=1) == LEAST_HELD_TOKENS - 10
+
+
+def test_tokens_that_come_before_the_verdict_are_part_of_what_is_lost() -> None:
+    """Of a draft that starts at once, a grade takes 0.5 s longer than the first token less what is waited for: 40 tokens at 80 a second."""
+    worth = Worth(second=1.0, input_token=0.0, output_token=0.01, lead_s=0.5)
+    bet = bet_on((), paced(0.8, 0.3), worth)
+    assert bet.delay_s == 0.0
+    assert bet.least_p == pytest.approx(0.4 / (0.3 + 0.4))
+
+
+@pytest.mark.parametrize(("beside", "why"), [(0.99, "unlikely"), (1.01, "likely")])
+def test_a_draft_is_bet_on_above_the_bar_alone(beside: float, why: str) -> None:
+    worth, found = Worth(second=0.01, input_token=1e-3, output_token=0.0), passages(2)
+    bar = bet_on(found, Pace(), worth).least_p
+    adaptive = Adaptive(sure(bar * beside), Pace(), worth, Allowance(1_000, lambda: 0.0), lambda: False)
+    assert adaptive.decide("q", found).why == why
+
+
+def test_a_minute_is_a_whole_one_whenever_in_its_first_second_it_began() -> None:
+    now = [100.9]
+    allowance = Allowance(10, lambda: now[0])
+    for _ in range(5):
+        allowance.settle(0, 1)
+    allowance.settle(0, 0)
+    allowance.settle(0, -3)
+    assert (allowance.spent, len(allowance._slots)) == (5, 1)
+    now[0] = 160.8
+    assert allowance.spent == 5
+    now[0] = 161.0
+    assert allowance.spent == 0
 
 
 def test_the_pace_is_learnt_and_a_fault_teaches_nothing() -> None:
