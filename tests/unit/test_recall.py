@@ -93,8 +93,9 @@ def test_an_answer_whose_every_sentence_is_supported_is_kept_and_found_again(bac
         {"lie": "Ferns", "verify": Verify.GATE},
         {"grade": Grade(Verdict.INSUFFICIENT)},
         {"filters": {"year": 2024}},
+        {"grade": replace(GOOD, conflicts="20 or 30 days")},
     ],
-    ids=["unchecked", "unsupported", "ungrounded", "refused", "filtered"],
+    ids=["unchecked", "unsupported", "ungrounded", "refused", "filtered", "contradicted"],
 )
 def test_what_is_not_verified_or_not_the_answer_to_the_whole_collection_is_not_kept(
     backend: str, more: dict[str, Any]
