@@ -9,6 +9,7 @@ import pytest
 
 from gateway.admission import Admission, Bounds
 from gateway.house import House
+from gateway.keeper import open_keeper
 from gateway.keys import Keys
 from gateway.settings import read_settings
 from gateway.wiring import wired
@@ -113,7 +114,12 @@ async def test_one_key_is_held_to_its_share_and_the_others_are_not() -> None:
 
 async def test_a_question_that_comes_again_under_its_key_needs_no_slot_and_counts_no_second_time() -> None:
     house = bounded(streams_per_key=1, requests_per_minute=1)
-    async with running(house) as server, client(server.base_url) as http, anyio.create_task_group() as tasks:
+    async with (
+        open_keeper() as keeper,
+        running(replace(house, keeper=keeper)) as server,
+        client(server.base_url) as http,
+        anyio.create_task_group() as tasks,
+    ):
         headers, body = {"idempotency-key": "one"}, {"question": "Is it? [[grade_ms=700]]", "stream": False}
         told: list[str] = []
 
@@ -122,7 +128,7 @@ async def test_a_question_that_comes_again_under_its_key_needs_no_slot_and_count
             told.append(response.json().get("answer_id", response.text))
 
         tasks.start_soon(once)
-        await eventually(is_open(house, 1))
+        await eventually(lambda: keeper.count == 1)
         await once()
         await once()
         await eventually(lambda: len(told) == 3)
