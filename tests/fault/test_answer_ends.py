@@ -13,7 +13,7 @@ from streaming.ask import Ask
 from streaming.budget import Limits, Verify
 from streaming.drafting import CLOSE_LIMIT_S, TOKEN_LIMIT_BYTES
 from streaming.events import Done, Event, Failed, Refusal, Token
-from streaming.facts import DraftClosed, Released
+from streaming.facts import AttemptEnded, DraftClosed, Released
 from streaming.faults import GeneratorUnavailable
 from streaming.halt import Halt
 from streaming.pace import Pace
@@ -274,3 +274,10 @@ def test_a_long_answer_is_recalled_in_tokens_of_at_most_8_kib() -> None:
     tokens = [event.text for event in events_of(Kept("é" * 10_000, (), ())) if isinstance(event, Token)]
     assert "".join(tokens) == "é" * 10_000
     assert max(len(token.encode()) for token in tokens) <= TOKEN_LIMIT_BYTES
+
+
+def test_an_attempt_that_the_deadline_ends_is_told_as_that(backend: str) -> None:
+    loop = answering(WELL, limits=Limits(deadline_s=0.5))
+    play(backend, loop)
+    assert [fact.outcome for fact in loop.facts.of(AttemptEnded)] == ["timeout"]
+    assert [r.reason for r in loop.of(Refusal)] == ["budget_exhausted"]

@@ -6,11 +6,15 @@ from dataclasses import replace
 
 import anyio
 import pytest
+from starlette.types import Message
 
 from gateway.admission import Admission, Bounds
+from gateway.answers import Answers
+from gateway.exchange import Exchange
 from gateway.house import House
 from gateway.keeper import open_keeper
 from gateway.keys import Keys
+from gateway.native_form import NativeForm
 from gateway.settings import read_settings
 from gateway.wiring import wired
 from tests.support.clients import ask, client
@@ -156,4 +160,33 @@ async def test_a_kept_answer_has_its_slot_until_it_ends_not_until_its_client_lea
         assert (await http.post("/v1/answers", json={"question": SHORT})).status_code == 503
         await eventually(is_open(house, 0))
         assert (await http.post("/v1/answers", json={"question": SHORT})).status_code == 200
+    assert house.admission.open == 0
+
+
+async def test_a_request_that_is_cancelled_with_a_slot_in_hand_gives_it_back() -> None:
+    """Between the moment in which it got one and that in which it knows that its client is still there."""
+    house = bounded(streams=1, waiting=1, wait_s=30.0)
+    held = await house.admission.slot("a")
+
+    async def receive() -> Message:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await done_with.wait()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        raise AssertionError(message)
+
+    done_with = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        exchange = Exchange({"type": "http"}, receive, send)
+        tasks.start_soon(Answers(house, NativeForm())._slot, "b", exchange)
+        await eventually(lambda: house.admission.waiting == 1)
+        held.leave()
+        await anyio.wait_all_tasks_blocked()
+        assert (house.admission.open, house.admission.waiting) == (1, 0)
+        tasks.cancel_scope.cancel()
+        done_with.set()
     assert house.admission.open == 0

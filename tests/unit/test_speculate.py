@@ -147,6 +147,13 @@ def test_a_minute_is_a_whole_one_whenever_in_its_first_second_it_began() -> None
     assert allowance.spent == 0
 
 
+@pytest.mark.parametrize("tokens", [0, 1])
+def test_a_draft_of_one_token_says_nothing_of_the_pace_between_two(tokens: int) -> None:
+    pace = Pace()
+    pace.drafted(0.0, 0.3, tokens)
+    assert pace.tokens_per_s == pytest.approx(60.0)
+
+
 def test_the_pace_is_learnt_and_a_fault_teaches_nothing() -> None:
     pace = Pace()
     adaptive = Adaptive(no_odds, pace, FREE, Allowance(1_000, lambda: 0.0), lambda: False)
