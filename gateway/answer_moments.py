@@ -61,7 +61,7 @@ class Moments:
                 verdict = "no verdict" if fact.grade is None else str(fact.grade.verdict)
                 self._part("grade", fact.attempt, fact.took_s, verdict)
             case DraftStarted():
-                self._drafts[fact.attempt, fact.draft] = self._clock()
+                self._drafts[fact.attempt, fact.draft] = self._clock() - fact.ago_s
             case Released():
                 self.stage = Stage.GENERATING
                 self.is_released, self.held_bytes = True, 0

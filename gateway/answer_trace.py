@@ -50,11 +50,11 @@ class Models:
 class DraftTrace:
     """A draft's span: from the request to the model's service until its upstream connection is closed."""
 
-    def __init__(self, span: OpenSpan, number: int) -> None:
+    def __init__(self, span: OpenSpan, number: int, ago_s: float = 0.0) -> None:
         self.span = span
         self.number = number
         self.closed: DraftClosed | None = None
-        self._began = time.perf_counter()
+        self._began = time.perf_counter() - ago_s
         self.has_spoken = False
 
     def first_text(self) -> None:
@@ -388,8 +388,10 @@ class AnswerTrace:
                     self.verdict = fact.grade.verdict.value
                     if self._records_text:
                         attempt.span.set_words(names.MISSING_TEXT, fact.grade.missing)
-            case DraftStarted(_, number):
-                self._opened = self._begin_draft(attempt, number)
+            case DraftStarted(_, number, ago_s):
+                begun = self._begin_draft(attempt, number, ago_s)
+                if not ago_s:  # else whoever opened it has done so, unseen
+                    self._opened = begun
             case Released(_, held_bytes):
                 attempt.span.set({names.HELD_BYTES: held_bytes})
             case DraftClosed(_, number):
@@ -408,9 +410,10 @@ class AnswerTrace:
                 attempt.outcome = outcome
                 attempt.span.stop()
 
-    def _begin_draft(self, attempt: AttemptTrace, number: int) -> DraftTrace:
+    def _begin_draft(self, attempt: AttemptTrace, number: int, ago_s: float) -> DraftTrace:
         models = self._models
-        span = attempt.span.child(f"{names.CHAT} {models.generator}", SpanKind.CLIENT)
+        began_ns = max(self._span.began_ns, time.time_ns() - round(ago_s * 1e9)) if ago_s else None
+        span = attempt.span.child(f"{names.CHAT} {models.generator}", SpanKind.CLIENT, began_ns)
         span.set(
             {
                 names.OPERATION: "chat",
@@ -420,7 +423,7 @@ class AnswerTrace:
                 names.DRAFT: number,
             }
         )
-        attempt.drafts.append(DraftTrace(span, number))
+        attempt.drafts.append(DraftTrace(span, number, ago_s))
         return attempt.drafts[-1]
 
     def _part(self, name: str, kind: SpanKind) -> OpenSpan:

@@ -88,6 +88,7 @@ class Settings(BaseSettings):
     draft_lead_s: Annotated[float, Field(ge=0, le=5)] = 0.05
     waste_tokens: Annotated[int, Field(ge=0)] = 60_000
     busy_streams: Annotated[int, Field(ge=1)] = 128
+    look_ahead: bool = True
 
     max_streams: Annotated[int, Field(ge=1)] = 256
     max_streams_per_key: Annotated[int, Field(ge=1)] = 64
@@ -277,7 +278,7 @@ class Settings(BaseSettings):
         input_price = (HOSTED_INPUT_PRICE if hosted else 0.0) if self.input_price is None else self.input_price
         output_price = (HOSTED_OUTPUT_PRICE if hosted else 0.0) if self.output_price is None else self.output_price
         worth = Worth(self.second_worth, input_price / 1e6, output_price / 1e6, self.draft_lead_s)
-        return Terms(worth, self.waste_tokens)
+        return Terms(worth, self.waste_tokens, self.look_ahead)
 
     def correction_policy(self) -> Policy:
         """What to try for each verdict and cause: the default, with the rows that are set in place of its own."""

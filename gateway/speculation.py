@@ -18,10 +18,14 @@ Speculate = Literal["never", "always", "adaptive"]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a second and a token are worth; how many tokens of discarded drafts a tenant may cause in a minute."""
+    """What a second and a token are worth; how many tokens of discarded drafts a tenant may cause in a minute.
+
+    `looks_ahead`: a wider set may be prepared beside one that will hardly do.
+    """
 
     worth: Worth = field(default_factory=lambda: Worth(0.05, 0.0, 0.0))
     waste_tokens: int = 60_000
+    looks_ahead: bool = True
 
 
 @dataclass(slots=True)
@@ -51,7 +55,15 @@ class Speculation:
                 return Never()
             case "adaptive":
                 pace = self._paces.setdefault((grader, generator), Pace())
-                return Adaptive(self._odds(collection), pace, self.terms.worth, self.waste(tenant), self.is_pressed)
+                terms = self.terms
+                return Adaptive(
+                    self._odds(collection),
+                    pace,
+                    terms.worth,
+                    self.waste(tenant),
+                    self.is_pressed,
+                    looks_ahead=terms.looks_ahead,
+                )
 
     def waste(self, tenant: str) -> Allowance:
         """What the drafts of `tenant` have come to."""

@@ -163,6 +163,16 @@ class Corrector:
             case Strategy.NEXT_SOURCE:
                 return self._next_source(failure, affordable)
 
+    def widened(self) -> Search:
+        """The search that BROADEN is after a set of which nothing is worth keeping."""
+        mode = self._first.mode if self._first.mode in _FUSED else SearchMode.HYBRID
+        query = replace(self._first, k=self._first.k * BROADEN_FACTOR, mode=mode)
+        return self._search(Strategy.BROADEN, query, rerank=True)
+
+    def pass_over(self, strategy: Strategy) -> None:
+        """It was tried elsewhere; it is not planned any more."""
+        self._tried.add(strategy)
+
     def _gap_query(self, failure: Failure) -> Search | None:
         if not failure.grade.missing:
             return None
@@ -206,9 +216,7 @@ class Corrector:
     def _broaden(self, failure: Failure) -> Search:
         """Wider, fused and reranked, in place of what was found; a partial set keeps what was relevant."""
         keep = failure.relevant if failure.grade.verdict is Verdict.PARTIAL else ()
-        mode = self._first.mode if self._first.mode in _FUSED else SearchMode.HYBRID
-        query = replace(self._first, k=self._first.k * BROADEN_FACTOR, mode=mode)
-        return self._search(Strategy.BROADEN, query, rerank=True, keep=keep)
+        return replace(self.widened(), keep=keep)
 
     def _next_source(self, failure: Failure, affordable: Callable[[Search], bool]) -> Search | None:
         for place in range(self._source + 1, len(self._sources)):

@@ -1,64 +1,38 @@
 """One question's life: retrieve, grade while drafting, gate, release or search again or refuse, verify. Read this first."""
 
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
 
-from grading.correct import DEFAULT_POLICY, Corrector, Failure, Fields, Policy, Similarity
+from grading.correct import Corrector, Strategy
 from grading.faults import RewriterUnavailable
 from grading.grade import Grade, Verdict
-from grading.ports import Grader, Rewriter, Verifier
-from grading.routing import Router, adaptive
 from grading.standalone import weighty
 from retrieval.evidence import Cleaned
 from retrieval.faults import GatewayFault
-from retrieval.ports import Query, Reranker
+from retrieval.ports import Query
 from retrieval.searcher import Search, Searcher
-from retrieval.sources import Source
 from streaming import recall
 from streaming.ask import Ask
-from streaming.attempt import Contest, Emit, Race, Racers, said
+from streaming.attempt import Contest, Decided, Emit, Race, Racers, nothing, said
 from streaming.budget import Limits, Verify
 from streaming.drafting import TOKEN_LIMIT_BYTES, cut, unnamed
 from streaming.events import Done, Failed, Path, Reason, Retry, Started, Status, Verification
-from streaming.facts import AttemptBegan, AttemptEnded, Ended, Verified
+from streaming.facts import AttemptBegan, AttemptEnded, Ended, Fact, Judged, Verified
+from streaming.failing import Refused, failure_of, gap_of, refused
 from streaming.finding import FIRST, Finding
+from streaming.foresight import Foresight
 from streaming.gate import Answered, Broken, Discarded, Ending, Spent, Ungrounded, Unjudged
 from streaming.halt import Halt
 from streaming.ledger import Ledger
 from streaming.observing import Both, Learning
-from streaming.ports import AnswerCache, Gap, GapLog, Generator, Observer, Speculator, StopReason, Text
+from streaming.parts import Parts as Parts
+from streaming.ports import Decision, Observer, StopReason, Text
 from streaming.proof import annotated
-from streaming.refusal import disagreement, missing_of, refusal
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The collaborators of an answer. What is None is done without."""
-
-    sources: tuple[Source, ...]
-    reranker: Reranker | None
-    grader: Grader
-    generator: Generator
-    speculator: Speculator
-    gaps: GapLog
-    rewriter: Rewriter | None = None
-    verifier: Verifier | None = None
-    fields: Fields | None = None
-    similarity: Similarity | None = None
-    cache: AnswerCache | None = None
-    policy: Policy = field(default_factory=lambda: DEFAULT_POLICY)
-    router: Router = adaptive
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """No answer, and why; `grade` explains it where there was one."""
-
-    reason: Reason
-    grade: Grade | None = None
+from streaming.refusal import disagreement, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +52,16 @@ async def answer(
     cancellation is raised. `Done` waits for no upstream request to close, the return does (bounded). On cancellation
     every task and upstream request of this answer is cancelled and closed, bounded, before the cancellation goes on.
     """
-    told = Both(observer, Learning(parts.speculator))
-    return await _Answer(ask, parts, limits, emit, told, halt or Halt()).run()
+    return await _Answer(ask, parts, limits, emit, observer, halt or Halt()).run()
 
 
 class _Answer:
     def __init__(self, ask: Ask, parts: Parts, limits: Limits, emit: Emit, observer: Observer, halt: Halt) -> None:
         self._ask, self._parts, self._limits = replace(ask, history=weighty(ask.history)), parts, limits
-        self._emit, self._observer, self._halt = emit, observer, halt
-        self._racers = Racers(parts.grader, parts.generator, parts.speculator, observer, parts.verifier)
+        self._emit, self._halt, self._outside = emit, halt, observer
+        self._observer = Both(observer, Learning(parts.speculator))
         self._ledger = Ledger()
+        self._tasks: TaskGroup
         self._began = anyio.current_time()
         self._deadline = self._began + limits.deadline_s
         self._question = ask.question
@@ -96,14 +70,15 @@ class _Answer:
         self._searched: list[str] = []
         self._found = Cleaned(())
         self._race: Race | None = None
+        self._foresight: Foresight | None = None
         self._retrieved_s = 0.0
 
     async def run(self) -> Path:
         ask, path = self._ask, Path.ABANDONED
         try:
-            async with anyio.create_task_group() as tasks:
+            async with anyio.create_task_group() as self._tasks:
                 await self._emit((Started(ask.answer_id, ask.trace_id, ask.question, ask.collection),))
-                path, reason = await self._tell(await self._outcome(tasks))
+                path, reason = await self._tell(await self._outcome())
                 self._observer.note(Ended(path, self._attempt, reason))
         finally:
             if path is Path.ABANDONED:
@@ -111,12 +86,12 @@ class _Answer:
                 self._observer.note(Ended(path, self._attempt))
         return path
 
-    async def _outcome(self, tasks: TaskGroup) -> Outcome:
+    async def _outcome(self) -> Outcome:
         with anyio.CancelScope(deadline=self._deadline) as scope:
             self._halt.bind(scope)
             try:
                 await self._stand_alone()
-                return await self._recalled() or await self._attempts(tasks)
+                return await self._recalled() or await self._attempts()
             except GatewayFault as fault:
                 return Broken(fault)
             except Exception as error:
@@ -126,8 +101,8 @@ class _Answer:
         self._end_attempt("timeout")
         return Refused(Reason.BUDGET_EXHAUSTED)
 
-    async def _attempts(self, tasks: TaskGroup) -> Outcome:
-        ask, parts, limits = self._ask, self._parts, self._limits
+    async def _attempts(self) -> Outcome:
+        ask, parts, limits, tasks = self._ask, self._parts, self._limits, self._tasks
         route = parts.router(self._question)
         first = Query(self._question, ask.collection, limits.k, route.mode, ask.filters, ask.tenant)
         corrector = Corrector(first, parts.sources, parts.policy, parts.rewriter, parts.fields, parts.similarity)
@@ -135,11 +110,19 @@ class _Answer:
         finding = Finding(searcher, first, self._question, limits.external_searches, tasks)
         search = Search(FIRST, (first,), limits.k)
         need: str | None = route.need
+
+        def foresee(decision: Decision) -> None:
+            """Begins the next attempt beside the first one, where that will hardly do."""
+            if decision.looks_ahead and self._attempt == 1 and limits.allows_retry_after(1):
+                race = partial(self._race_over, 2)
+                self._foresight = Foresight(corrector.widened(), race, self._outside, parts.speculator)
+                self._foresight.start(tasks, searcher, self._question)
+
         try:
             while True:
                 self._attempt += 1
                 await self._find(search, finding, need)
-                ending = await self._contest(tasks)
+                ending = await self._contest(search, foresee)
                 match ending:
                     case Answered() | Broken():
                         return ending
@@ -154,6 +137,8 @@ class _Answer:
                         search, need = again, None
         finally:
             finding.close()
+            if self._foresight is not None:
+                await self._foresight.aclose()
 
     async def _stand_alone(self) -> None:
         """From here on the question is one that needs no history; as it was asked where nothing can make it so."""
@@ -176,22 +161,57 @@ class _Answer:
         self._observer.note(AttemptBegan(self._attempt, correction, search.text, mode, need, search.similarity))
         self._searched.append(search.text)
         await self._emit((Status(self._attempt, "retrieving"),))
-        found = await finding.find(search)
+        ahead = self._foresight
+        found = await (ahead.take() if ahead is not None and ahead.covers(search) else finding.find(search))
         self._found = found.evidence
         self._retrieved_s += found.took_s
         self._observer.note(found.fact(self._attempt))
 
-    async def _contest(self, tasks: TaskGroup) -> Ending:
+    async def _contest(self, search: Search, foresee: Decided) -> Ending:
         """How the race over the passages ended."""
-        passages = self._found.kept
-        if not passages:  # nothing to grade and nothing to draft from
+        if not self._found.kept:  # nothing to grade and nothing to draft from
             return Discarded(Grade(Verdict.INSUFFICIENT, grader="empty"))
-        if not self._limits.draft_tokens(self._ledger, passages):
+        ahead = self._foresight
+        if ahead is not None and ahead.covers(search) and ahead.race is not None:
+            self._race = ahead.race
+            return await ahead.ending(self._emit)
+        race = self._race_over(self._attempt, self._found, self, self._emit, foresee)
+        if race is None:
             return Spent()
-        ask, conflicts = self._ask, self._found.conflicts
-        contest = Contest(self._attempt, self._question, passages, ask.history, self._deadline, conflicts)
-        self._race = Race(contest, self._racers, self._limits, self._ledger, tasks, self._emit)
-        return await self._race.run()
+        self._race = race
+        return await race.run()
+
+    def _race_over(
+        self, attempt: int, found: Cleaned, observer: Observer, emit: Emit, decided: Decided = nothing
+    ) -> Race | None:
+        """The race over a set; None where it is empty, or no tokens are left for a draft."""
+        ask, parts, limits, tasks = self._ask, self._parts, self._limits, self._tasks
+        if not found.kept or not limits.draft_tokens(self._ledger, found.kept):
+            return None
+        contest = Contest(attempt, self._question, found.kept, ask.history, self._deadline, found.conflicts)
+        racers = Racers(parts.grader, parts.generator, parts.speculator, observer, parts.verifier)
+        return Race(contest, racers, limits, self._ledger, tasks, emit, decided)
+
+    def note(self, fact: Fact) -> None:
+        """Passes on what a race of this answer tells (streaming.ports.Observer). A good verdict ends what was begun for a bad one."""
+        self._observer.note(fact)
+        ahead = self._foresight
+        if (
+            ahead is not None
+            and isinstance(fact, Judged)
+            and fact.attempt == 1
+            and fact.grade
+            and fact.grade.is_sufficient
+        ):
+            ahead.drop()
+
+    def _foreseen(self, corrector: Corrector) -> Search | None:
+        """The wider search, when its set is known to do; known not to, it is not searched for again."""
+        ahead = self._foresight
+        if ahead is None or ahead.grade is None or self._attempt > 1:
+            return None
+        corrector.pass_over(Strategy.BROADEN)
+        return ahead.search if ahead.grade.is_sufficient else None
 
     async def _correction(
         self, ending: Discarded | Ungrounded, search: Search, corrector: Corrector, finding: Finding
@@ -201,7 +221,9 @@ class _Answer:
         if is_told or not self._limits.allows_retry_after(self._attempt):
             return None
         failure = failure_of(ending, self._question, self._found, search)
-        found = await corrector.next_search(failure, finding.affords)
+        found = self._foreseen(corrector) or await corrector.next_search(failure, finding.affords)
+        if self._foresight is not None and (found is None or not self._foresight.covers(found)):
+            self._foresight.drop()
         if found is None:
             return None
         self._end_attempt("discarded")
@@ -260,16 +282,7 @@ class _Answer:
 
     async def _refuse(self, refused: Refused) -> tuple[Path, str, str]:
         self._end_attempt("refused")
-        gap = Gap(
-            question=self._question,
-            missing=missing_of(refused.grade),
-            reason=refused.reason,
-            searched=tuple(dict.fromkeys(self._searched)),
-            attempts=self._attempt,
-            collection=self._ask.collection,
-            tenant=self._ask.tenant,
-            answer_id=self._ask.answer_id,
-        )
+        gap = gap_of(refused, self._ask, self._question, self._searched, self._attempt)
         await self._emit((await refusal(refused.reason, gap, self._parts.gaps, self._found.kept),))
         finish = "budget" if refused.reason is Reason.BUDGET_EXHAUSTED else "refusal"
         return Path.REFUSED, finish, refused.reason
@@ -282,17 +295,3 @@ class _Answer:
     def _timings(self) -> dict[str, float]:
         total_s = anyio.current_time() - self._began
         return {"retrieval": round(self._retrieved_s * 1000, 1), "total": round(total_s * 1000, 1)}
-
-
-def failure_of(ending: Discarded | Ungrounded, question: str, found: Cleaned, search: Search) -> Failure:
-    """What the next search has to correct; after an ungrounded answer, that its unsupported sentence be supported."""
-    if isinstance(ending, Discarded):
-        return Failure(question, ending.grade, found.kept, search)
-    grade = replace(ending.grade, verdict=Verdict.PARTIAL, missing=ending.sentence)
-    return Failure(question, grade, found.kept, search, is_ungrounded=True)
-
-
-def refused(ending: Discarded | Ungrounded) -> Refused:
-    """Why there is no answer after the last attempt ended so."""
-    ungrounded = isinstance(ending, Ungrounded)
-    return Refused(Reason.UNGROUNDED if ungrounded else Reason.INSUFFICIENT_EVIDENCE, ending.grade)

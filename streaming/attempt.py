@@ -36,7 +36,7 @@ from streaming.gate import (
 )
 from streaming.ledger import CHARACTERS_PER_TOKEN, Ledger
 from streaming.mailbox import Mailbox
-from streaming.ports import Cited, Generator, Observer, Piece, Prompt, Speculator, Text, Turn
+from streaming.ports import Cited, Decision, Generator, Observer, Piece, Prompt, Speculator, Text, Turn
 from streaming.proof import Checked, Proof
 from streaming.room import Room
 
@@ -71,11 +71,26 @@ class Racers:
     verifier: Verifier | None = None
 
 
+Decided = Callable[[Decision], None]
+"""Is called with the speculator's decision before anything begins."""
+
+
+def nothing(_decision: Decision) -> None:
+    """What is done on most decisions."""
+
+
 class Race:
     """Runs one contest. The owner task alone steps the gate and emits; grader, draft and checks only put signals."""
 
     def __init__(
-        self, contest: Contest, racers: Racers, limits: Limits, ledger: Ledger, tasks: TaskGroup, emit: Emit
+        self,
+        contest: Contest,
+        racers: Racers,
+        limits: Limits,
+        ledger: Ledger,
+        tasks: TaskGroup,
+        emit: Emit,
+        decided: Decided = nothing,
     ) -> None:
         self._contest = contest
         self._racers = racers
@@ -83,6 +98,7 @@ class Race:
         self._ledger = ledger
         self._tasks = tasks
         self._emit = emit
+        self._decided = decided
         self._signals: Mailbox[Signal | Checked] = Mailbox()
         self._hold_bytes = limits.hold_bytes
         self._judging = CancelScope()
@@ -118,6 +134,7 @@ class Race:
                 decision.weighed,
             )
         )
+        self._decided(decision)
         if decision.hold_tokens is not None:
             self._hold_bytes = min(self._hold_bytes, decision.hold_tokens * CHARACTERS_PER_TOKEN)
         gate = Gate(
@@ -149,6 +166,11 @@ class Race:
                 self._proof.close()
             if not is_over:  # else the draft has been told, and may be finishing
                 self._close("timeout" if anyio.current_time() >= contest.deadline else "client_gone")
+
+    def drop(self) -> None:
+        """It was run for nothing: grade and draft are cut now, the draft as a discarded one. The caller cancels `run`."""
+        self._judging.cancel()
+        self._close("discarded")
 
     async def _act(self, step: Step, gate: Gate) -> Ending | None:
         if step.close:

@@ -78,10 +78,14 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class DraftStarted:
-    """The `draft`-th draft of this attempt starts (more than one after a fault that no one saw)."""
+    """The `draft`-th draft of this attempt starts (more than one after a fault that no one saw).
+
+    Above 0, `ago_s` is how long ago it did: nobody knew then whether its attempt would be one.
+    """
 
     attempt: int
     draft: int
+    ago_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +159,6 @@ Fact = (
     | AttemptEnded
     | Ended
 )
+
+RaceFact = SpeculationDecided | Judged | DraftStarted | Released | DraftClosed
+"""What a race tells."""

@@ -117,7 +117,8 @@ class Decision:
     """Whether to draft before the verdict: `delay_s` None waits for the verdict, 0 drafts at once, more drafts later.
 
     `why` is a word from a closed set: always, never; likely, cheap, unlikely, spent, pressed (streaming.speculate). Before its verdict the
-    draft holds `hold_tokens` at most, by the ledger's estimate; None for as many as the limits allow.
+    draft holds `hold_tokens` at most, by the ledger's estimate; None for as many as the limits allow. `looks_ahead`: the set will hardly
+    do, so that a wider one is worth finding, grading and drafting on beside it.
     """
 
     delay_s: float | None
@@ -125,6 +126,7 @@ class Decision:
     p_sufficient: float | None = None
     hold_tokens: int | None = None
     weighed: Weighed | None = None
+    looks_ahead: bool = False
 
 
 class Speculator(Protocol):

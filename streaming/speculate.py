@@ -11,6 +11,8 @@ from streaming.pace import Pace
 from streaming.ports import Decision
 
 SURE = 0.02  # no estimate of p from cheap signals is believed below it: what pays even then is not estimated (1 ms of the event loop)
+MENDED = 0.6  # of the sets that do not do, how many a wider search mends
+AHEAD_CALLS = 2  # a grade and a draft over the wider set, the grade at the draft's price: more than it costs
 LEAST_HELD_TOKENS = 32  # a draft that may not even hold a sentence is none
 
 Odds = Callable[[str, tuple[Passage, ...]], float]
@@ -57,9 +59,19 @@ class Adaptive:
     own: what it may discard is reserved when a draft is decided on, and what it did discard is entered when the draft is closed.
     """
 
-    def __init__(self, odds: Odds, pace: Pace, worth: Worth, waste: Allowance, is_pressed: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        odds: Odds,
+        pace: Pace,
+        worth: Worth,
+        waste: Allowance,
+        is_pressed: Callable[[], bool],
+        *,
+        looks_ahead: bool = False,
+    ) -> None:
+        """`looks_ahead`: whether a wider set may be prepared beside one that will hardly do."""
         self._odds, self._pace, self._worth = odds, pace, worth
-        self._waste, self._is_pressed = waste, is_pressed
+        self._waste, self._is_pressed, self._looks_ahead = waste, is_pressed, looks_ahead
         self._decided = 0  # tokens reserved by the decision that was just taken
         self._reserved: dict[int, int] = {}  # by attempt
         self._drafting: set[int] = set()
@@ -70,14 +82,16 @@ class Adaptive:
         if self._is_pressed():
             return Decision(None, "pressed")
         bet = bet_on(passages, self._pace, self._worth)
-        p = None if bet.least_p <= SURE else self._odds(question, passages)
+        matters = bet.least_p > (0.0 if self._looks_ahead else SURE)
+        p = self._odds(question, passages) if matters else None
         weighed = Weighed(self._pace.grade_s, self._pace.first_text_s, bet.least_p)
+        ahead = self._looks_ahead and p is not None and p < bet.ahead_p
         if p is not None and p <= bet.least_p:
-            return Decision(None, "unlikely", p, weighed=weighed)
+            return Decision(None, "unlikely", p, weighed=weighed, looks_ahead=ahead)
         self._decided = self._waste.reserve(bet.held_tokens, at_least=LEAST_HELD_TOKENS)
         if not self._decided:
             return Decision(None, "spent", p, weighed=weighed)
-        return Decision(bet.delay_s, "cheap" if p is None else "likely", p, self._decided, weighed)
+        return Decision(bet.delay_s, "cheap" if p is None else "likely", p, self._decided, weighed, ahead)
 
     def learn(self, fact: Fact) -> None:
         """Folds what took how long into the pace, and what was discarded into the waste."""
@@ -102,11 +116,15 @@ class Adaptive:
 
 @dataclass(frozen=True, slots=True)
 class Bet:
-    """A draft before its verdict: when it starts, from which p on it pays, and how many tokens it may come to hold."""
+    """A draft before its verdict: when it starts, from which p on it pays, and how many tokens it may come to hold.
+
+    Below `ahead_p` it pays to find a wider set, grade it and draft on it beside this one.
+    """
 
     delay_s: float
     least_p: float
     held_tokens: int
+    ahead_p: float = 0.0
 
 
 def bet_on(passages: tuple[Passage, ...], pace: Pace, worth: Worth) -> Bet:
@@ -119,4 +137,17 @@ def bet_on(passages: tuple[Passage, ...], pace: Pace, worth: Worth) -> Bet:
     gain = min(g_s, t_s) * worth.second
     least_p = cost / (gain + cost) if cost > 0 else 0.0
     held = max(0.0, 2 * g_s - delay_s - t_s) * pace.tokens_per_s  # a grade that takes twice as long as usual
-    return Bet(delay_s, least_p, LEAST_HELD_TOKENS + round(held))
+    return Bet(
+        delay_s,
+        least_p,
+        LEAST_HELD_TOKENS + round(held),
+        ahead_below(input_tokens * worth.input_token, g_s * worth.second),
+    )
+
+
+def ahead_below(set_cost: float, grade_gain: float) -> float:
+    """The p below which a wider set pays: where this one fails and that one does, which is needed in (1 - p) * MENDED of the cases, the
+    answer does not wait for a second grade. 0: never."""
+    cost = AHEAD_CALLS * set_cost
+    needed = cost / (grade_gain + cost) if cost > 0 else 0.0
+    return max(0.0, 1 - needed / MENDED)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from gateway.house import House
-from gateway.providers.script import Script
+from gateway.providers.script import Script, at, stamped_search
 from gateway.speculation import Speculate
 from grading.correct import DEFAULT_POLICY, Policy
 from grading.correct import Strategy as Correction
@@ -49,6 +49,6 @@ def house_for(strategy: Strategy, house: House) -> House:
             return house
 
 
-def told_odds(question: str, passages: tuple[Passage, ...]) -> float:  # noqa: ARG001
-    """p(sufficient) as the question's script says that the signals say it (streaming.speculate.Odds)."""
-    return Script.parse(question).odds[0]
+def told_odds(question: str, passages: tuple[Passage, ...]) -> float:
+    """p(sufficient) as the question's script says that the signals of that search say it (streaming.speculate.Odds)."""
+    return at(Script.parse(question).odds, stamped_search("\n".join(each.text for each in passages)) or 1)

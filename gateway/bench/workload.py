@@ -23,18 +23,18 @@ LEAST_P = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A question before anyone asks it. `p` is what retrieval would say of its first set; `delays` overrides the profile's."""
+    """A question before anyone asks it. `p` and `second_p` are what retrieval would say of its sets; `delays` overrides the profile's."""
 
     number: int
     kind: Kind
     p: float
     delays: str = ""
+    second_p: float = 0.6
 
     def question(self, asker: str) -> str:
         """The words that `asker` (a strategy and a run) asks it in: two askers meet the same delays, and nobody the other's tallies."""
-        script = (
-            f'draw=q{self.number} verdict={VERDICTS[self.kind]} rewrite="other words" odds={self.p:.4f} {self.delays}'
-        )
+        odds = f"odds={self.p:.4f},{self.second_p:.4f}"
+        script = f'draw=q{self.number} verdict={VERDICTS[self.kind]} rewrite="other words" {odds} {self.delays}'
         return f"What is said of item {self.number}? ({asker}) [[{script.strip()}]]"
 
     def script(self, defaults: Script) -> Script:
@@ -57,8 +57,14 @@ def planned(profile: Profile, count: int, seed: int = 1, first: int = 0) -> list
     chance = random.Random(seed)
     kinds = [kind for kind, many in apportioned(profile, count) for _ in range(many)]
     chance.shuffle(kinds)
-    odds = Odds(profile, chance)
-    return [Planned(first + n, kind, odds.draw(kind), sampled(profile, chance)) for n, kind in enumerate(kinds)]
+    parts = profile.mix.parts
+    failing = sum(parts[kind] for kind in FAILING)
+    odds = Odds(profile, chance, parts["clean"] / (parts["clean"] + failing))
+    second = Odds(profile, chance, 1 - parts["refused"] / failing if failing else 1.0)
+    return [
+        Planned(first + n, kind, odds.draw(kind == "clean"), sampled(profile, chance), second.draw(kind != "refused"))
+        for n, kind in enumerate(kinds)
+    ]
 
 
 def apportioned(profile: Profile, count: int) -> Iterator[tuple[Kind, int]]:
@@ -74,16 +80,16 @@ def apportioned(profile: Profile, count: int) -> Iterator[tuple[Kind, int]]:
 class Odds:
     """p(sufficient) as a calibrated signal of the profile's AUC tells it: two normals of one variance, and Bayes' rule."""
 
-    def __init__(self, profile: Profile, chance: random.Random) -> None:
-        parts = profile.mix.parts
-        self._prior = parts["clean"] / sum(parts.values())
+    def __init__(self, profile: Profile, chance: random.Random, prior: float) -> None:
+        """`prior` is the share of sets that hold the answer."""
+        self._prior = prior
         self._apart = sqrt(2) * NormalDist().inv_cdf(profile.mix.auc)
         self._chance = chance
 
-    def draw(self, kind: Kind) -> float:
-        """What is known of the first set of a question of `kind`."""
+    def draw(self, holds_it: bool) -> float:
+        """What is known of a set that holds the answer, or of one that does not."""
         apart = self._apart
-        seen = self._chance.gauss(apart if kind == "clean" else 0.0, 1.0)
+        seen = self._chance.gauss(apart if holds_it else 0.0, 1.0)
         holds, not_ = self._prior * NormalDist(apart).pdf(seen), (1 - self._prior) * NormalDist().pdf(seen)
         return min(max(holds / (holds + not_), LEAST_P), 1 - LEAST_P) if holds + not_ else self._prior
 

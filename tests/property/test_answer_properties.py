@@ -35,6 +35,7 @@ from streaming.facts import (
     Released,
 )
 from streaming.faults import AnswerIncomplete, GeneratorMisconfigured, GeneratorOverloaded
+from streaming.foresight import DROPPED_FROM
 from streaming.halt import Halt
 from streaming.pace import Pace
 from streaming.ports import Cited, Decision, Speculator, Stopped, StopReason, Text, Usage
@@ -62,9 +63,10 @@ delays = st.sampled_from([0.0, 0.0, 1.0, 1.0, 2.0, 3.0, 5.0])
 class FixedSpeculator:
     delay_s: float | None
     hold_tokens: int | None = None
+    looks_ahead: bool = False
 
     def decide(self, question: str, passages: Any) -> Decision:
-        return Decision(self.delay_s, "test", hold_tokens=self.hold_tokens)
+        return Decision(self.delay_s, "test", hold_tokens=self.hold_tokens, looks_ahead=self.looks_ahead)
 
     def learn(self, fact: Fact) -> None:
         """Nothing changes its mind."""
@@ -77,6 +79,7 @@ class Scenario:
     drafts: list[DraftScript]
     delay_s: float | None
     hold_tokens: int | None
+    looks_ahead: bool
     limits: Limits
     leaves_at: float | None
     halts_at: float | None
@@ -181,6 +184,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         drafts=[draw(draft_scripts(f"d{n}")) for n in range(draw(st.integers(1, 4)))],
         delay_s=draw(st.sampled_from([0.0, 0.0, None, 1.0, 4.0])),
         hold_tokens=draw(st.sampled_from([None, 1, 2, 4])),
+        looks_ahead=draw(st.booleans()),
         limits=Limits(
             max_retries=draw(st.integers(0, 2)),
             deadline_s=draw(st.sampled_from([100.0] * 6 + [3.0, 7.0])),
@@ -225,7 +229,7 @@ async def play(scenario: Scenario, decides: Speculator | None = None) -> Witness
             w.emitting = False
 
     speculator, gaps = (
-        decides or FixedSpeculator(scenario.delay_s, scenario.hold_tokens),
+        decides or FixedSpeculator(scenario.delay_s, scenario.hold_tokens, scenario.looks_ahead),
         MemoryGaps(scenario.gap_delay_s),
     )
     house = Source("house", w.retriever)
@@ -309,7 +313,10 @@ def a_bad_verdict_acts_at_once(w: Witness) -> None:
         if isinstance(fact, Judged) and not (fact.grade and fact.grade.is_sufficient):
             waited = w.scenario.reads_every_s > 0
             later = [(t, f) for t, f in w.facts.told if t > at]
-            assert not [f for _, f in later if isinstance(f, DraftStarted) and f.attempt == fact.attempt]
+            started = [f for _, f in later if isinstance(f, DraftStarted) and f.attempt == fact.attempt]
+            assert not [
+                f for f in started if f.draft < DROPPED_FROM
+            ]  # those of a wider set are told when it is dropped
             began = [t for t, f in w.facts.told if isinstance(f, AttemptBegan) and f.attempt == fact.attempt + 1]
             assert waited or not began or began[0] == at
             for t, closed in later:
@@ -325,7 +332,7 @@ def every_budget_holds_and_ends_in_a_refusal(w: Witness) -> None:
     searches = [f.query for f in w.facts.of(AttemptBegan)]
     assert len(searches) <= 1 + limits.max_retries
     assert not scenario.web_is_external or len(w.web.queries) <= limits.external_searches
-    assert w.grader.calls <= 1 + limits.max_retries
+    assert w.grader.calls <= 1 + limits.max_retries + (scenario.looks_ahead and limits.max_retries > 0)
     assert len(w.of(Retry)) <= limits.max_retries
     deadline = w.began_at + limits.deadline_s
     for at, told in w.events:

@@ -22,6 +22,7 @@ from gateway.bench.strategies import CLASSIC, STRATEGIES, Strategy, told_odds
 from gateway.bench.workload import Kind, Odds, Planned, defaults_of, planned
 from gateway.cli import cli
 from gateway.providers.script import Script
+from gateway.providers.scripted import passage
 from grading.correct import DEFAULT_POLICY
 
 STEADY = Profile(delays=Delays(sigma=0.0))
@@ -58,14 +59,15 @@ def test_every_asker_meets_the_same_delays_and_no_two_questions_do() -> None:
 
 
 def test_what_is_known_before_the_verdict_is_calibrated_and_as_telling_as_the_profile_says() -> None:
-    odds = Odds(Profile(), random.Random(3))
-    clean, failing = [odds.draw("clean") for _ in range(8_500)], [odds.draw("refused") for _ in range(1_500)]
+    odds = Odds(Profile(), random.Random(3), 0.85)
+    clean, failing = [odds.draw(True) for _ in range(8_500)], [odds.draw(False) for _ in range(1_500)]
     for low in (0.6, 0.7, 0.8, 0.9):
         held, not_ = (sum(low <= p < low + 0.1 for p in ps) for ps in (clean, failing))
         assert held / (held + not_) == pytest.approx(low + 0.05, abs=0.05)
     pairs = [(clean[n % 8_500], failing[n % 1_500]) for n in range(0, 200_000, 7)]
     assert sum(a > b for a, b in pairs) / len(pairs) == pytest.approx(0.75, abs=0.02)
-    assert told_odds(Planned(1, "clean", 0.25).question("x"), ()) == 0.25
+    asked = Planned(1, "partial", 0.25, second_p=0.75).question("x")
+    assert [told_odds(asked, (passage(1, search),)) for search in (1, 2, 3)] == [0.25, 0.75, 0.75]
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,10 @@ STOPS = st.builds(Stopped, st.sampled_from(list(StopReason)), st.sampled_from([N
 @dataclass(frozen=True)
 class Wait:
     delay_s: float | None
+    looks_ahead: bool = False
 
     def decide(self, question: str, passages: tuple[Passage, ...]) -> Decision:
-        return Decision(self.delay_s, "test")
+        return Decision(self.delay_s, "test", looks_ahead=self.looks_ahead)
 
     def learn(self, fact: Fact) -> None:
         """Nothing changes its mind."""
@@ -74,6 +75,7 @@ class Script:
     grades: list[tuple[float, Grade | Exception]]
     drafts: list[DraftScript]
     wait_s: float | None
+    looks_ahead: bool
     limits: Limits
 
     def parts(self) -> Parts:
@@ -82,7 +84,7 @@ class Script:
             None,
             FakeGrader(self.grades),
             FakeGenerator(self.drafts),
-            Wait(self.wait_s),
+            Wait(self.wait_s, self.looks_ahead),
             MemoryGaps(),
         )
 
@@ -93,6 +95,7 @@ SCRIPTS = st.builds(
     st.lists(st.tuples(DELAYS, GRADES | NO_GRADE), min_size=1, max_size=3),
     st.lists(drafts(), min_size=1, max_size=3),
     st.sampled_from([None, 0.0, 0.0, 1.0]),
+    st.booleans(),
     st.builds(
         Limits,
         max_retries=st.integers(0, 2),

@@ -1,0 +1,197 @@
+"""Foresight: a wider set prepared beside a first one that will hardly do. In virtual time: r = 1, g = 3, t = 4 s."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from grading.grade import Grade, Verdict
+from retrieval.faults import RetrievalUnavailable
+from retrieval.passage import Passage
+from streaming.allowance import Allowance
+from streaming.budget import Limits
+from streaming.events import Done, Refusal, Retry, Sources, Status, Token
+from streaming.facts import AttemptBegan, DraftClosed, DraftStarted, Fact, Judged, Retrieved
+from streaming.foresight import DROPPED_FROM
+from streaming.pace import Pace
+from streaming.ports import Decision, Stopped, StopReason, Text, Usage
+from streaming.speculate import Adaptive, Worth, bet_on
+from tests.support.fakes import DraftScript, FakeGenerator, FakeGrader, FakeRetriever, FakeRewriter, passages
+from tests.support.loop import Loop, play
+
+R, G, T = 1.0, 3.0, 4.0
+GOOD = Grade(Verdict.SUFFICIENT, relevant=(1, 2))
+NONE = Grade(Verdict.INSUFFICIENT)
+PART = Grade(Verdict.PARTIAL, missing="the price", relevant=(1,))
+
+
+@dataclass
+class Doubtful:
+    """Drafts on no first set, and looks ahead; drafts on every later one at once."""
+
+    first_delay_s: float | None = None
+    decisions: int = 0
+    told: list[Fact] = field(default_factory=list)
+
+    def decide(self, question: str, found: tuple[Passage, ...]) -> Decision:
+        self.decisions += 1
+        if self.decisions == 1:
+            return Decision(self.first_delay_s, "test", looks_ahead=True)
+        return Decision(0.0, "test")
+
+    def learn(self, fact: Fact) -> None:
+        self.told.append(fact)
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def draft(text: str) -> DraftScript:
+    said = (T, (Text(text), Usage(100, 7)))
+    return DraftScript((said, (8.0, (Text(" And so on."),)), (0.0, (Stopped(StopReason.END, Usage(100, 9)),))))
+
+
+def looking(*grades: tuple[float, Any], drafts: tuple[str, ...] = ("one", "two"), **more: Any) -> Loop:
+    """A loop whose first set is doubtful; `grades` are those of the first set, the wider one and the next one, in order of their start."""
+    more = {"speculator": Doubtful(), **more}
+    house = FakeRetriever([(R, passages(2, tag)) for tag in ("a", "b", "c")])
+    return Loop(FakeGrader(list(grades)), FakeGenerator([draft(text) for text in drafts]), house, **more)
+
+
+def first_token(loop: Loop) -> float:
+    return loop.times(Token)[0]
+
+
+def test_an_answer_from_the_wider_set_waits_for_no_second_grade(backend: str) -> None:
+    loop = play(backend, looking((G, NONE), (G, GOOD)))
+    assert first_token(loop) == R + R + max(G, T)  # without foresight R + G + R + max(G, T)
+    assert loop.text == "one And so on."
+    assert [(d.path, d.attempts) for d in loop.of(Done)] == [("recovered", 2)]
+    assert [(r.attempt, r.correction) for r in loop.of(Retry)] == [(1, "broaden")]
+    assert (loop.calls("search"), loop.calls("grade"), loop.calls("draft")) == (2, 2, 1)
+
+
+def test_nothing_of_the_wider_set_is_sent_or_told_before_the_first_verdict(backend: str) -> None:
+    loop = play(backend, looking((9.0, NONE), (1.0, GOOD)))
+    assert min(*loop.times(Token), *loop.times(Sources)) == R + 9.0
+    assert all(e.attempt == 1 for at, e in loop.events if isinstance(e, Status) and at < R + 9.0)
+    told = [(at, fact) for at, fact in loop.facts.told if getattr(fact, "attempt", None) == 2]
+    began = loop.facts.told[0][0]
+    assert min(at for at, _ in told) - began == R + 9.0
+    order = [type(fact) for _, fact in told]
+    assert order[0] is AttemptBegan
+    assert order.index(Retrieved) < order.index(DraftStarted) < order.index(Judged)
+
+
+def test_a_draft_that_nobody_knew_of_is_told_with_its_age(backend: str) -> None:
+    loop = play(backend, looking((G, NONE), (G, GOOD)))
+    (started,) = loop.facts.of(DraftStarted)
+    assert (started.attempt, started.draft, started.ago_s) == (2, 1, G - R)
+
+
+def test_a_wider_set_known_to_do_comes_before_the_gap_query(backend: str) -> None:
+    loop = play(backend, looking((G, PART), (1.0, GOOD)))
+    assert [r.correction for r in loop.of(Retry)] == ["broaden"]
+    assert first_token(loop) == R + R + T
+
+
+def test_while_the_wider_set_has_no_verdict_the_gap_query_goes_first(backend: str) -> None:
+    """What is missing is known, what the wider set holds is not."""
+    loop = play(backend, looking((G, PART), (9.5, GOOD), (1.0, GOOD)))
+    assert [r.correction for r in loop.of(Retry)] == ["gap_query"]
+    assert [d.path for d in loop.of(Done)] == ["recovered"]
+    assert loop.text == "two And so on."
+    assert loop.grader.running == 0  # type: ignore[union-attr]
+
+
+def test_what_was_dropped_is_searched_for_anew_where_it_is_next(backend: str) -> None:
+    loop = play(backend, looking((G, PART), (9.5, GOOD), (1.0, NONE), (1.0, GOOD), limits=Limits(max_retries=2)))
+    assert [r.correction for r in loop.of(Retry)] == ["gap_query", "broaden"]
+    assert loop.calls("search") == 4
+    assert [d.path for d in loop.of(Done)] == ["recovered"]
+
+
+def test_a_wider_set_known_not_to_do_is_not_searched_for_again(backend: str) -> None:
+    loop = play(backend, looking((G, NONE), (1.0, NONE), (1.0, GOOD), rewriter=FakeRewriter("other words")))
+    assert [r.correction for r in loop.of(Retry)] == ["rewrite"]
+    assert [d.path for d in loop.of(Done)] == ["recovered"]
+    assert loop.calls("search") == 3
+
+
+def test_a_good_verdict_ends_at_once_what_was_begun_for_a_bad_one(backend: str) -> None:
+    loop = play(backend, looking((G, GOOD), (9.5, GOOD)))
+    began = loop.facts.told[0][0]
+    closed = {
+        (fact.attempt, fact.draft): (at - began, fact) for at, fact in loop.facts.told if isinstance(fact, DraftClosed)
+    }
+    at, dropped = closed[1, DROPPED_FROM + 1]
+    assert (at, dropped.outcome) == (R + G, "discarded")
+    assert [(d.path, d.attempts) for d in loop.of(Done)] == [("clean", 1)]
+    assert loop.text == "two And so on."  # the draft on the first set began after its verdict
+    assert loop.grader.running == 0  # type: ignore[union-attr]
+
+
+def test_what_was_drafted_for_nothing_is_in_the_ledger_and_told(backend: str) -> None:
+    loop = play(backend, looking((9.0, GOOD), (9.5, GOOD)))
+    (done,) = loop.of(Done)
+    closed = [fact for fact in loop.facts.of(DraftClosed) if fact.outcome == "discarded"]
+    assert done.usage["discarded_tokens"] == sum(fact.output_tokens for fact in closed) == 7
+
+
+def test_without_a_retry_left_nothing_is_prepared(backend: str) -> None:
+    loop = play(backend, looking((G, NONE), limits=Limits(max_retries=0)))
+    assert (loop.calls("search"), loop.calls("grade"), loop.calls("draft")) == (1, 1, 0)
+    assert len(loop.of(Refusal)) == 1
+
+
+def test_a_wider_search_that_fails_fails_where_it_is_needed_and_nowhere_else(backend: str) -> None:
+    def failing(*grades: tuple[float, Any]) -> Loop:
+        loop = looking(*grades)
+        loop.house.sets[1] = (R, RetrievalUnavailable("no database"))
+        return play(backend, loop)
+
+    assert [d.path for d in failing((G, GOOD)).of(Done)] == ["clean"]
+    assert [d.path for d in failing((G, PART), (1.0, GOOD)).of(Done)] == ["recovered"]  # by the gap query
+    assert [d.path for d in failing((G, NONE)).of(Done)] == ["failed"]
+
+
+def test_a_client_that_leaves_leaves_nothing_of_it(backend: str) -> None:
+    loop = play(backend, looking((G, NONE), (9.5, GOOD), leaves_at=R + R + 0.5))
+    assert loop.grader.running == 0  # type: ignore[union-attr]
+    assert all(each.closed_at is not None for each in loop.generator.drafts)
+    assert loop.written["house"].running == 0
+
+
+DEAR = Worth(second=1.0, input_token=1e-2, output_token=1e-3)
+
+
+def adaptive(
+    p: float, *, looks_ahead: bool = True, is_pressed: bool = False, allowance: Allowance | None = None
+) -> Adaptive:
+    waste = allowance or Allowance(100_000, lambda: 0.0)
+    return Adaptive(lambda *_: p, Pace(), DEAR, waste, lambda: is_pressed, looks_ahead=looks_ahead)
+
+
+def test_a_wider_set_is_prepared_where_that_pays(backend: str) -> None:
+    found = passages(2)
+    bar = bet_on(found, Pace(), DEAR).ahead_p
+    assert 0 < bar < 1
+    assert adaptive(bar - 0.01).decide("q", found).looks_ahead
+    assert not adaptive(bar + 0.01).decide("q", found).looks_ahead
+    assert not adaptive(bar - 0.01, is_pressed=True).decide("q", found).looks_ahead
+    assert not adaptive(bar - 0.01, looks_ahead=False).decide("q", found).looks_ahead
+
+
+@pytest.mark.parametrize("first", [NONE, PART, GOOD])
+@pytest.mark.parametrize("wider_s", [0.5, G, 9.5])
+def test_everything_set_aside_for_drafts_is_given_back(backend: str, first: Grade, wider_s: float) -> None:
+    allowance = Allowance(100_000, lambda: 0.0)
+    loop = play(
+        backend, looking((G, first), (wider_s, GOOD), (1.0, GOOD), speculator=adaptive(0.3, allowance=allowance))
+    )
+    assert loop.calls("search") >= 2  # it looked ahead
+    discarded = sum(fact.output_tokens for fact in loop.facts.of(DraftClosed) if fact.outcome == "discarded")
+    assert allowance.spent == discarded
+    assert allowance.reserve(100_000 - discarded, at_least=100_000 - discarded) == 100_000 - discarded
