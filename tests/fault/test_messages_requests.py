@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import product
 
 import anyio
 import httpx2
@@ -14,7 +15,11 @@ from gateway.providers.claude.client import HEADERS, STREAM_HEADERS, open_client
 pytestmark = pytest.mark.anyio
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
-BODIES = ({"model": "one", "messages": []}, {"model": "two", "messages": ["\u00fcber"]}, {"model": "three"})
+BODIES: tuple[dict[str, object], ...] = (
+    {"model": "one", "messages": []},
+    {"model": "two", "messages": ["\u00fcber"]},
+    {"model": "three"},
+)
 
 
 @pytest.fixture
@@ -64,8 +69,9 @@ def in_order(request: bytes) -> tuple[bytes, list[bytes], bytes]:
     return first, sorted(line.split(b":", 1)[0].lower() + b":" + line.split(b":", 1)[1] for line in lines), body
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_every_request_is_what_the_sdk_itself_would_send(stream: bool) -> None:
+@pytest.mark.parametrize("first", [False, True])
+async def test_every_request_is_what_the_sdk_itself_would_send(first: bool) -> None:
+    """Streams and others by turns, of one client: what is put together once is so for each kind."""
     async with ear() as (url, heard):
         ours = open_client("key", url, connect_s=2, read_s=7)
         timeout = Timeout(connect=2, pool=2, read=7, write=7)
@@ -73,7 +79,7 @@ async def test_every_request_is_what_the_sdk_itself_would_send(stream: bool) -> 
             api_key="key", base_url=url, timeout=timeout, max_retries=0, http_client=DefaultAioHttpClient()
         )
         try:
-            for body in BODIES:
+            for body, stream in product(BODIES, (first, not first)):
                 response = await post_message(ours, body, stream=stream)
                 assert await response.aread() == b"{}"
                 again = await plain.post(
@@ -87,5 +93,5 @@ async def test_every_request_is_what_the_sdk_itself_would_send(stream: bool) -> 
         finally:
             await ours.close()
             await plain.close()
-        assert len(heard) == 2 * len(BODIES)
+        assert len(heard) == 4 * len(BODIES)
         assert len(set(heard)) > 1
