@@ -70,10 +70,10 @@ class Unfinished(Exception):
 
 def usage_of(message: dict[str, Any]) -> Usage | None:
     """The tokens of a Messages response; None where it counts none that can be read. What was cached counts as input."""
-    try:
-        return used(message["usage"], None)
-    except (KeyError, TypeError, AttributeError):
+    counts = message.get("usage")
+    if not isinstance(counts, dict) or type(counts.get("input_tokens")) is not int:
         return None  # a grade is no worse for it
+    return used(counts, None)
 
 
 def text_of(message: dict[str, Any]) -> str:
