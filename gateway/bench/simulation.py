@@ -18,16 +18,19 @@ from gateway.bench.workload import Planned, defaults_of
 from gateway.providers.script import Script
 from gateway.providers.scripted import passage
 from gateway.speculation import Terms
+from grading.grade import Verdict
 from retrieval.passage import Passage
 from streaming.allowance import Allowance
 from streaming.events import Path
 from streaming.facts import AttemptEnded, DraftClosed, DraftStarted, Judged, SpeculationDecided
+from streaming.foresight import UNCALLED
 from streaming.ledger import CHARACTERS_PER_TOKEN
 from streaming.pace import Pace
 from streaming.ports import Decision, Speculator
 from streaming.speculate import Adaptive, Always, Never, Worth
 
 ATTEMPTS = 2
+FIRST_SET = passage(1, 1).document_id
 GRADE_TOKENS = 25  # of a verdict in its form
 Steps = Generator[float, None, Asked]
 """An answer: yields the moment at which it goes on, in seconds, and returns what came of it."""
@@ -41,6 +44,7 @@ class Policy:
     second: float
     waste_tokens: int = Terms().waste_tokens
     busy_streams: int = 128
+    looks_ahead: bool = True
 
 
 @dataclass(slots=True)
@@ -96,14 +100,16 @@ class World:
         began = clock.now
         speculator = self._speculator(planned)
         bill = Bill(self._prices)
-        for attempt in range(1, ATTEMPTS + 1):
+        attempt = 1
+        while True:
             yield clock.now + script.retrieve_s(attempt)
-            first_byte = yield from self._attempt(attempt, script, speculator, bill)
-            if first_byte is not None:
+            first_byte, attempt = yield from self._attempt(attempt, script, speculator, bill)
+            if first_byte is not None or attempt == ATTEMPTS:
                 break
-            if policy.strategy == "classic" and attempt < ATTEMPTS:
+            if policy.strategy == "classic":
                 bill.judge(_tokens(planned.question("")))
                 yield clock.now + script.rewrite_ms / 1000
+            attempt += 1
         path = Path.REFUSED if first_byte is None else Path.CLEAN if attempt == 1 else Path.RECOVERED
         took_s = (clock.now if first_byte is None else first_byte) - began
         clock.open -= 1
@@ -111,13 +117,15 @@ class World:
 
     def _attempt(
         self, attempt: int, script: Script, speculator: Speculator, bill: "Bill"
-    ) -> Generator[float, None, float | None]:
-        """One attempt after its search; the moment of the first answer byte, None where the set is not sufficient."""
+    ) -> Generator[float, None, tuple[float | None, int]]:
+        """One attempt after its search: the moment of the first answer byte, None where the set is not sufficient, and the number of the
+        attempt that this came to be, the next one where that was under way."""
         clock, passages = self._clock, found(script.found(attempt), attempt, script.padding)
         is_plain = self._policy.strategy == "plain"
         grade, grade_s = script.grade(attempt, len(passages)), 0.0 if is_plain else script.grade_s(attempt)
         decision = speculator.decide(script.question, passages)
         speculator.learn(SpeculationDecided(attempt, decision.delay_s, decision.why, decision.p_sufficient))
+        ahead = self._look_ahead(script, speculator) if attempt == 1 and decision.looks_ahead else None
         verdict_at = clock.now + grade_s
         starts_at = verdict_at if decision.delay_s is None else min(verdict_at, clock.now + decision.delay_s)
         if not is_plain:
@@ -130,25 +138,64 @@ class World:
             speculator.learn(Judged(attempt, grade, grade_s))
         draft = Draft(script, attempt, starts_at, passages, decision)
         if is_plain or grade.is_sufficient:
-            return (yield from self._released(draft, speculator, bill, is_early=is_early))
+            self._drop(ahead, speculator, bill)
+            return (yield from self._released(draft, speculator, bill, is_early=is_early)), attempt
         if is_early:
             said = draft.said_by(verdict_at)
             bill.draft(draft.input_tokens, said, is_released=False)
             speculator.learn(draft.closed("discarded", said))
         speculator.learn(AttemptEnded(attempt, "discarded"))
-        return None
+        if ahead is not None and (grade.verdict is Verdict.INSUFFICIENT or ahead.is_known_to_do(verdict_at)):
+            return (yield from self._taken(ahead, speculator, bill)), attempt + 1
+        self._drop(ahead, speculator, bill)
+        return None, attempt
+
+    def _look_ahead(self, script: Script, speculator: Speculator) -> "Ahead":
+        """The wider set, looked for from now on."""
+        passages = found(script.found(2), 2, script.padding)
+        decision = speculator.decide(script.question, passages)
+        speculator.learn(SpeculationDecided(UNCALLED, decision.delay_s, decision.why, decision.p_sufficient))
+        found_at = self._clock.now + script.retrieve_s(2)
+        verdict_at = found_at + script.grade_s(2)
+        starts_at = verdict_at if decision.delay_s is None else min(verdict_at, found_at + decision.delay_s)
+        is_early = starts_at < verdict_at
+        if is_early:
+            speculator.learn(DraftStarted(UNCALLED, 1))
+        draft = Draft(script, 2, starts_at, passages, decision, UNCALLED)
+        return Ahead(draft, found_at, verdict_at, script.grade(2, len(passages)).is_sufficient, is_early)
+
+    def _taken(self, ahead: "Ahead", speculator: Speculator, bill: "Bill") -> Generator[float, None, float | None]:
+        yield max(self._clock.now, ahead.verdict_at)
+        if not ahead.is_sufficient:
+            self._drop(ahead, speculator, bill)
+            return None
+        bill.judge(_tokens_of(ahead.draft.passages))
+        return (yield from self._released(ahead.draft, speculator, bill, is_early=ahead.is_early))
+
+    def _drop(self, ahead: "Ahead | None", speculator: Speculator, bill: "Bill") -> None:
+        """It is of no use any more: what it has cost by now."""
+        now = self._clock.now
+        if ahead is None:
+            return
+        if ahead.found_at <= now:
+            bill.judge(_tokens_of(ahead.draft.passages))
+        if ahead.is_early:
+            said = ahead.draft.said_by(min(now, ahead.verdict_at))
+            bill.draft(ahead.draft.input_tokens if ahead.draft.starts_at <= now else 0, said, is_released=False)
+            speculator.learn(ahead.draft.closed("discarded", said))
+        speculator.learn(AttemptEnded(UNCALLED, "discarded"))
 
     def _released(
         self, draft: "Draft", speculator: Speculator, bill: "Bill", *, is_early: bool
     ) -> Generator[float, None, float]:
         verdict_at = self._clock.now
         if not is_early:
-            speculator.learn(DraftStarted(draft.attempt, 1))
+            speculator.learn(DraftStarted(draft.called, 1))
         first_byte, last = (max(verdict_at, draft.starts_at + draft.due_s[place]) for place in (0, -1))
         yield last
         bill.draft(draft.input_tokens, len(draft.due_s), is_released=True)
         speculator.learn(draft.closed("released", len(draft.due_s)))
-        speculator.learn(AttemptEnded(draft.attempt, "released"))
+        speculator.learn(AttemptEnded(draft.called, "released"))
         return first_byte
 
     def _speculator(self, planned: Planned) -> Speculator:
@@ -161,23 +208,30 @@ class World:
                 prices, policy, clock = self._prices, self._policy, self._clock
                 worth = Worth(policy.second, prices.generator_input / 1e6, prices.generator_output / 1e6)
                 return Adaptive(
-                    lambda _question, _passages: planned.p,
+                    lambda _question, passages: planned.p if passages[0].document_id == FIRST_SET else planned.second_p,
                     self._pace,
                     worth,
                     self._waste,
                     lambda: clock.open > policy.busy_streams,
+                    looks_ahead=policy.looks_ahead,
                 )
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One draft: when each of its tokens is due, in seconds from its start."""
+    """One draft: when each of its tokens is due, in seconds from its start. `call` is its attempt's number where that has another one."""
 
     script: Script
     attempt: int
     starts_at: float
     passages: tuple[Passage, ...]
     decision: Decision
+    call: int | None = None
+
+    @property
+    def called(self) -> int:
+        """The number of its attempt to the speculator."""
+        return self.attempt if self.call is None else self.call
 
     @property
     def due_s(self) -> tuple[float, ...]:
@@ -197,8 +251,22 @@ class Draft:
         due = self.due_s
         first_s, text_s = (due[0], due[said - 1] - due[0]) if said else (None, None)
         return DraftClosed(
-            self.attempt, 1, outcome, self.input_tokens, said, True, 0.0, first_text_s=first_s, text_s=text_s
+            self.called, 1, outcome, self.input_tokens, said, True, 0.0, first_text_s=first_s, text_s=text_s
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The wider set of an answer that looks ahead (streaming.foresight)."""
+
+    draft: Draft
+    found_at: float
+    verdict_at: float
+    is_sufficient: bool
+    is_early: bool
+
+    def is_known_to_do(self, moment: float) -> bool:
+        return self.is_sufficient and self.verdict_at <= moment
 
 
 @dataclass(slots=True)

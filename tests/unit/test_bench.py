@@ -129,6 +129,14 @@ def test_the_simulation_takes_what_the_arithmetic_says(
     assert first_byte(strategy, "refused") == refused
 
 
+def test_a_doubtful_set_has_a_wider_one_ready() -> None:
+    """r + r + max(g, t); while a verdict that names a gap comes before the wider set's, the gap query goes first."""
+    dear = STEADY.model_copy(update={"prices": STEADY.prices.model_copy(update={"second": 1.0})})
+    assert first_byte("adaptive", "insufficient", dear, p=0.3) == 40 + 40 + 400
+    assert first_byte("adaptive", "partial", dear, p=0.3) == 290 + 440
+    assert first_byte("adaptive", "clean", dear, p=0.3) == 440
+
+
 def test_adaptive_waits_for_the_verdict_where_a_set_looks_bad() -> None:
     assert first_byte("adaptive", "clean", p=0.01) == first_byte("never", "clean")
 
