@@ -4,7 +4,8 @@ import base64
 import binascii
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from gateway.problems import (
     DocumentNotFound,
     Field,
     InvalidRequest,
+    TooManyUploads,
     body_of,
     headers_of,
     leaves_body_unread,
@@ -44,11 +46,14 @@ ROUTE = "/v1/documents"
 ONE_ROUTE = "/v1/documents/{id}"
 PARAMETERS = ("after", "collection", "limit")
 LIMIT, LIMIT_MOST = 50, 200  # documents of one page
+TURN_LIMIT_S = 20.0
 AT_ONCE = 4  # uploads that are read or ingested; the next ones wait, so that disk and memory are bounded
 
 
 class DocumentsRoute:
     """The ASGI application of `/v1/documents` and of one document below it."""
+
+    turn_limit_s = TURN_LIMIT_S
 
     def __init__(self, house: House) -> None:
         self._house = house
@@ -72,12 +77,26 @@ class DocumentsRoute:
         match exchange.scope["method"]:
             case "POST":
                 with self._house.open_answers.one() as halt:
-                    async with self._turns:
+                    async with self._turn():
                         await self._take(exchange, headers, halt)
             case "DELETE":
                 await self._remove(exchange)
             case _:
                 await self._list(exchange)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """One of the few uploads at once. Raises TooManyUploads when none of those before it ends in time: some arrive slowly."""
+        with anyio.move_on_after(self.turn_limit_s) as waiting:
+            await self._turns.acquire()
+        if waiting.cancelled_caught:
+            raise TooManyUploads(
+                f"{AT_ONCE} uploads are being taken, as many as this server takes at once; send it again"
+            )
+        try:
+            yield
+        finally:
+            self._turns.release()
 
     async def _take(self, exchange: Exchange, headers: Headers, halt: Halt) -> None:
         async with uploaded(exchange.scope, exchange.receive, self._house.upload_bytes) as upload:

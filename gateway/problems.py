@@ -179,6 +179,13 @@ class Overloaded(GatewayFault):
     retryable = True
 
 
+class TooManyUploads(GatewayFault):
+    """Raised when an upload has waited in vain for one of those before it to end; its body was not read."""
+
+    type = "too_many_uploads"
+    retryable = True
+
+
 class TooManyStreams(GatewayFault):
     """Raised when a key has as many answers open as one may have."""
 
@@ -228,6 +235,7 @@ STATUS: Mapping[type[GatewayFault], int] = {
     EmbeddingFailed: 502,
     ShuttingDown: 503,
     Overloaded: 503,
+    TooManyUploads: 503,
     TooManyKept: 503,
     AnswerLost: 503,
     RetrievalUnavailable: 503,
@@ -248,6 +256,7 @@ UNREAD = (
     WrongContentType,
     MalformedMultipart,
     ShuttingDown,
+    TooManyUploads,
 )  # raised before the body was read
 
 

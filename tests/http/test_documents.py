@@ -3,12 +3,14 @@
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
 import httpx2
 import pytest
 
+from gateway.document_routes import AT_ONCE, DocumentsRoute
 from gateway.documents import StoredDocuments
 from gateway.keys import Keys
 from gateway.multipart import FIELD_LIMIT_BYTES, FILES_LIMIT
@@ -446,3 +448,20 @@ async def test_a_search_meanwhile_sees_the_old_document_or_the_new_one_and_never
             assert (await upload(server, ("tea.md", version(n)))).json()["changed"] == 1
         done.set()
     assert len(seen) > 1
+
+
+async def test_an_upload_that_waits_in_vain_behind_slow_ones_is_told_so(
+    server: Running, embedder: Gated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DocumentsRoute, "turn_limit_s", 0.2)
+    embedder.open = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        for number in range(AT_ONCE):
+            tasks.start_soon(partial(post, server, title=f"slow {number}", text="It takes its time."))
+        await eventually(lambda: server.house.open_answers.count == AT_ONCE)
+        await embedder.asked.wait()
+        refused = await post(server, title="late", text="It comes last.")
+        assert error(refused, 503, "too_many_uploads")["retryable"] is True
+        assert int(refused.headers["retry-after"]) > 0
+        embedder.open.set()
+    assert (await post(server, title="late", text="It comes last.")).status_code == 200
