@@ -91,7 +91,7 @@ async def measure(profile: Profile, plan: Plan) -> list[Asked]:
                 runs.add(run, questions, plan.strategies, seed=run)
             await play(stage, runs.turns, plan.concurrency)
             upstream = stage.upstream()
-    return [asked(turn, upstream, prices) for turn in runs.turns]
+    return [asked(turn, upstream, profile) for turn in runs.turns]
 
 
 async def play(stage: Stage, turns: Sequence[Turn], concurrency: int) -> None:
@@ -109,21 +109,24 @@ async def play(stage: Stage, turns: Sequence[Turn], concurrency: int) -> None:
             tasks.start_soon(client, number)
 
 
-def asked(turn: Turn, upstream: Upstream, prices: Prices) -> Asked:
-    """What came of a request that has been answered."""
+def asked(turn: Turn, upstream: Upstream, profile: Profile) -> Asked:
+    """What came of a request that has been answered. Tokens are counted at the model's side: a released draft is a whole one."""
     reply = turn.reply
     assert reply is not None
     done: Mapping[str, Any] = reply.done
     first_s = reply.first_answer_s or reply.refused_s or reply.ended_s
     assert first_s is not None
+    path = str(done["path"])
+    drafted = sum(exchange.tokens for exchange in upstream.drafts(turn.question))
+    released = profile.answer.tokens if path in ("clean", "recovered") else 0
     return Asked(
         run=turn.run,
         planned=turn.planned,
         strategy=turn.strategy,
         first_byte_ms=(first_s - reply.began_s) * 1000,
-        path=str(done["path"]),
-        discarded_tokens=int(done["usage"]["discarded_tokens"]),
-        cost=sum(price_of(exchange, prices) for exchange in upstream.of(turn.question)),
+        path=path,
+        discarded_tokens=drafted - released,
+        cost=sum(price_of(exchange, profile.prices) for exchange in upstream.of(turn.question)),
     )
 
 

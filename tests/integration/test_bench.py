@@ -52,18 +52,21 @@ async def test_every_strategy_answers_its_own_way_and_nothing_stays(tmp_path: Pa
         await play(stage, turns.turns, concurrency=4)
         upstream = stage.upstream()
     assert children() == before
-    found = [asked(turn, upstream, QUICK.prices) for turn in turns.turns]
+    found = [asked(turn, upstream, QUICK) for turn in turns.turns]
     paths = {strategy: Counter(one.path for one in found if one.strategy == strategy) for strategy in STRATEGIES}
     assert paths.pop("plain") == {"clean": 8}
     assert all(each == {"clean": 2, "recovered": 4, "refused": 2} for each in paths.values()), paths
     for turn in turns.turns:
         calls = Counter(exchange.kind for exchange in upstream.of(turn.question))
         is_failing = turn.planned.kind in FAILING
-        assert calls["grader"] == (0 if turn.strategy == "plain" else 1 + is_failing), turn
+        grades = 0 if turn.strategy == "plain" else 1 + is_failing
+        ahead = calls["grader"] - grades  # of a wider set that was prepared, and not needed
+        assert ahead == 0 or (turn.strategy == "adaptive" and ahead == 1), turn
         assert calls["rewriter"] == (turn.strategy == "classic" and is_failing), turn
         if turn.strategy in ("plain", "classic", "never"):
             assert calls["generator"] == (turn.strategy == "plain" or turn.planned.kind != "refused"), turn
-    assert all(one.cost > 0 and one.first_byte_ms > 0 for one in found)
+    assert all(one.cost > 0 and one.first_byte_ms > 0 and one.discarded_tokens >= 0 for one in found)
+    assert not any(one.discarded_tokens for one in found if one.strategy in ("plain", "classic", "never"))
     cheapest = min(STRATEGIES, key=lambda name: sum(one.cost for one in found if one.strategy == name))
     assert cheapest == "plain"
 
