@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
@@ -17,7 +16,7 @@ from retrieval.ports import Query
 from retrieval.searcher import Search, Searcher
 from streaming import recall
 from streaming.ask import Ask
-from streaming.attempt import Contest, Decided, Emit, Race, Racers, nothing, said
+from streaming.attempt import Contest, Decided, Deferred, Emit, Race, Racers, nothing, said
 from streaming.budget import Limits, Verify
 from streaming.drafting import TOKEN_LIMIT_BYTES, cut, unnamed
 from streaming.events import Done, Failed, Path, Reason, Retry, Started, Status, Verification
@@ -111,11 +110,14 @@ class _Answer:
         search = Search(FIRST, (first,), limits.k)
         need: str | None = route.need
 
+        def contested(wider: Cleaned, observer: Observer, emit: Emit, came: anyio.Event) -> Race | None:
+            """The next attempt's race, before its turn."""
+            return self._race_over(2, wider, observer, emit, deferred=Deferred(came, self._found.kept))
+
         def foresee(decision: Decision) -> None:
             """Begins the next attempt beside the first one, where that will hardly do."""
             if decision.looks_ahead and self._attempt == 1 and limits.allows_retry_after(1):
-                race = partial(self._race_over, 2)
-                self._foresight = Foresight(corrector.widened(), race, self._outside, parts.speculator)
+                self._foresight = Foresight(corrector.widened(), contested, self._outside, parts.speculator)
                 self._foresight.start(tasks, searcher, self._question)
 
         try:
@@ -182,15 +184,21 @@ class _Answer:
         return await race.run()
 
     def _race_over(
-        self, attempt: int, found: Cleaned, observer: Observer, emit: Emit, decided: Decided = nothing
+        self,
+        attempt: int,
+        found: Cleaned,
+        observer: Observer,
+        emit: Emit,
+        decided: Decided = nothing,
+        deferred: Deferred | None = None,
     ) -> Race | None:
         """The race over a set; None where it is empty, or no tokens are left for a draft."""
         ask, parts, limits, tasks = self._ask, self._parts, self._limits, self._tasks
-        if not found.kept or not limits.draft_tokens(self._ledger, found.kept):
+        if not found.kept or not limits.draft_tokens(self._ledger, found.kept, deferred.besides if deferred else None):
             return None
         contest = Contest(attempt, self._question, found.kept, ask.history, self._deadline, found.conflicts)
         racers = Racers(parts.grader, parts.generator, parts.speculator, observer, parts.verifier)
-        return Race(contest, racers, limits, self._ledger, tasks, emit, decided)
+        return Race(contest, racers, limits, self._ledger, tasks, emit, decided, deferred)
 
     def note(self, fact: Fact) -> None:
         """Passes on what a race of this answer tells (streaming.ports.Observer). A good verdict ends what was begun for a bad one."""
@@ -210,8 +218,9 @@ class _Answer:
         ahead = self._foresight
         if ahead is None or ahead.grade is None or self._attempt > 1:
             return None
-        corrector.pass_over(Strategy.BROADEN)
-        return ahead.search if ahead.grade.is_sufficient else None
+        if ahead.will_do or not ahead.grade.is_sufficient:
+            corrector.pass_over(Strategy.BROADEN)
+        return ahead.search if ahead.will_do else None
 
     async def _correction(
         self, ending: Discarded | Ungrounded, search: Search, corrector: Corrector, finding: Finding

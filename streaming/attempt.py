@@ -16,7 +16,7 @@ from grading.ports import Grader, Verifier
 from retrieval.disagreement import Disagreement
 from retrieval.faults import GatewayFault
 from retrieval.passage import Passage
-from streaming.budget import Conflicts, Limits, Verify
+from streaming.budget import Conflicts, Limits, Verify, input_tokens_of
 from streaming.drafting import TOKEN_LIMIT_BYTES, Drafting, unnamed
 from streaming.events import Citation, Claim, Event, Sources, Status, Token
 from streaming.facts import Judged, Released, SpeculationDecided
@@ -61,6 +61,23 @@ class Contest:
 
 
 @dataclass(frozen=True, slots=True)
+class Deferred:
+    """When the turn of a race comes that runs beside another one, over `first`.
+
+    Before it `came` the race opens no gate, so that its draft holds no more than was reserved and none begins after its verdict; and it
+    leaves enough of the budget for a draft over `first`.
+    """
+
+    came: anyio.Event
+    first: tuple[Passage, ...]
+
+    @property
+    def besides(self) -> tuple[Passage, ...] | None:
+        """What a draft that begins now has to leave tokens for; None where it has its turn."""
+        return None if self.came.is_set() else self.first
+
+
+@dataclass(frozen=True, slots=True)
 class Racers:
     """Who takes part, and who is told. `verifier` checks each sentence before it is sent, where the limits say so."""
 
@@ -91,8 +108,10 @@ class Race:
         tasks: TaskGroup,
         emit: Emit,
         decided: Decided = nothing,
+        deferred: Deferred | None = None,
     ) -> None:
         self._contest = contest
+        self._deferred = deferred
         self._racers = racers
         self._limits = limits
         self._ledger = ledger
@@ -179,6 +198,8 @@ class Race:
             self._drafting.room.give(weight(step.dropped))
         if step.close:
             await turns(CLOSING_TURNS)
+        if step.opened and self._deferred is not None:
+            await self._deferred.came.wait()
         if step.draft_from is not None and not self._draft(gate.draft, step.draft_from):
             return Spent()
         if step.opened:
@@ -248,7 +269,8 @@ class Race:
     def _draft(self, number: int, passage_numbers: tuple[int, ...], delay_s: float = 0.0) -> bool:
         """Starts a draft; whether there are tokens left for one."""
         contest = self._contest
-        max_tokens = self._limits.draft_tokens(self._ledger, contest.passages)
+        besides = self._deferred.besides if self._deferred is not None else None
+        max_tokens = self._limits.draft_tokens(self._ledger, contest.passages, besides)
         if not max_tokens:
             return False
         prompt = Prompt(
@@ -265,7 +287,7 @@ class Race:
             Room(self._hold_bytes, self._limits.hold_bytes),
             self._limits.silence_s,
             self._signals.put,
-            self._ledger.open(),
+            self._ledger.open(input_tokens_of(contest.passages), max_tokens),
             self._racers.observer,
         )
         self._drafting.start(self._tasks, delay_s)

@@ -63,9 +63,23 @@ class Limits:
         """Whether another attempt may follow attempt number `attempt`."""
         return attempt <= self.max_retries
 
-    def draft_tokens(self, ledger: Ledger, passages: Sequence[Passage]) -> int:
-        """How many output tokens a draft over `passages` may have; 0 when what is spent leaves no room for one."""
-        characters = sum(len(p.title) + len(p.text) for p in passages)
-        if ledger.input_tokens + characters // CHARACTERS_PER_TOKEN > self.total_input_tokens:
+    def draft_tokens(
+        self, ledger: Ledger, passages: Sequence[Passage], besides: Sequence[Passage] | None = None
+    ) -> int:
+        """How many output tokens a draft over `passages` may have; 0 when what is spent leaves no room for one.
+
+        What drafts that run may come to have is spent. Given `besides`, a draft is allowed in full or not at all, and only if another one,
+        over those, may follow in full.
+        """
+        asked = input_tokens_of(passages) + input_tokens_of(besides or ())
+        if ledger.committed_input + asked > self.total_input_tokens:
             return 0
-        return max(0, min(self.output_tokens, self.total_output_tokens - ledger.output_tokens))
+        left = self.total_output_tokens - ledger.committed_output
+        if besides is not None and left < 2 * self.output_tokens:
+            return 0
+        return max(0, min(self.output_tokens, left))
+
+
+def input_tokens_of(passages: Sequence[Passage]) -> int:
+    """An estimate of what a request over `passages` holds."""
+    return sum(len(p.title) + len(p.text) for p in passages) // CHARACTERS_PER_TOKEN

@@ -73,6 +73,7 @@ class Drafting:
     def close(self, outcome: str) -> None:
         """Asks the draft to close its upstream request now; returns at once. The first outcome given is the one told."""
         self._decide(outcome)
+        self.entry.cut = True
         self._scope.cancel()
 
     def finish(self) -> None:

@@ -21,8 +21,11 @@ CALLED = 2  # the attempt's number
 UNCALLED = 0  # the attempt's number to the speculator, who reserves by number: the next attempt may be another one
 DROPPED_FROM = 100  # the number, among the first attempt's drafts, of the first one that was drafted for nothing
 
-Contested = Callable[[Cleaned, Observer, Emit], Race | None]
-"""The race over a set for whoever is told and emitted to; None where there is none (nothing was found, no tokens are left)."""
+Contested = Callable[[Cleaned, Observer, Emit, anyio.Event], Race | None]
+"""The race over a set for whoever is told and emitted to, whose turn comes with the event.
+
+None where there is none (nothing was found, no tokens are left).
+"""
 
 
 class Foresight:
@@ -51,6 +54,12 @@ class Foresight:
     def grade(self) -> Grade | None:
         """The verdict on the wider set, once there is one."""
         return self._told.grade
+
+    @property
+    def will_do(self) -> bool:
+        """Whether the wider set is known to support an answer, and its race was not kept from one by a fault."""
+        grade, is_broken = self.grade, self._over.is_set() and not self._told.is_dropped
+        return grade is not None and grade.is_sufficient and not is_broken
 
     def covers(self, search: Search) -> bool:
         """Whether it is `search` that was begun, and is still of use."""
@@ -95,7 +104,7 @@ class Foresight:
         try:
             with self._scope:
                 self._found = await searcher.run(self.search, question)
-                self.race = self._contested(self._found, self._told, self._emit_when_taken)
+                self.race = self._contested(self._found, self._told, self._emit_when_taken, self._taken)
                 self._searched.set()
                 if self.race is not None:
                     self._ending = await self.race.run()

@@ -7,7 +7,10 @@ CHARACTERS_PER_TOKEN = 4  # of English prose, for drafts whose service never gav
 
 @dataclass(slots=True)
 class Entry:
-    """One draft's tokens. `exact` once the service has counted the finished draft; until then text gives an estimate."""
+    """One draft's tokens. `exact` once the service has counted the finished draft; until then text gives an estimate.
+
+    `asked` are the tokens that its request is thought to hold, `allowed` those that it may bring; `cut` says that it was told to close.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -15,6 +18,9 @@ class Entry:
     exact: bool = False
     released: bool = False
     closed: bool = False
+    asked: int = 0
+    allowed: int = 0
+    cut: bool = False
 
     @property
     def tokens(self) -> int:
@@ -23,15 +29,37 @@ class Entry:
             self.output_tokens if self.exact else max(self.output_tokens, -(-self.characters // CHARACTERS_PER_TOKEN))
         )
 
+    @property
+    def _is_running(self) -> bool:
+        return not (self.closed or self.cut or self.exact)
+
+    @property
+    def committed_input(self) -> int:
+        """Input tokens, of a running draft those that it is thought to have at least."""
+        return max(self.input_tokens, self.asked) if self._is_running else self.input_tokens
+
+    @property
+    def committed_output(self) -> int:
+        """Output tokens, of a running draft those that it may come to have."""
+        return max(self.tokens, self.allowed) if self._is_running else self.tokens
+
 
 @dataclass(slots=True)
 class Ledger:
     entries: list[Entry] = field(default_factory=list)
 
-    def open(self) -> Entry:
-        """A new draft's entry."""
-        self.entries.append(Entry())
+    def open(self, asked: int = 0, allowed: int = 0) -> Entry:
+        """A new draft's entry (see Entry)."""
+        self.entries.append(Entry(asked=asked, allowed=allowed))
         return self.entries[-1]
+
+    @property
+    def committed_input(self) -> int:
+        return sum(e.committed_input for e in self.entries)
+
+    @property
+    def committed_output(self) -> int:
+        return sum(e.committed_output for e in self.entries)
 
     @property
     def input_tokens(self) -> int:

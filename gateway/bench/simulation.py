@@ -6,7 +6,7 @@ scripted service would play. The gateway itself takes none: what a server adds i
 
 import random
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from heapq import heappop, heappush
 from itertools import count
@@ -170,7 +170,9 @@ class World:
             self._drop(ahead, speculator, bill)
             return None
         bill.judge(_tokens_of(ahead.draft.passages))
-        return (yield from self._released(ahead.draft, speculator, bill, is_early=ahead.is_early))
+        # none begins before its turn
+        draft = ahead.draft if ahead.is_early else replace(ahead.draft, starts_at=self._clock.now)
+        return (yield from self._released(draft, speculator, bill, is_early=ahead.is_early))
 
     def _drop(self, ahead: "Ahead | None", speculator: Speculator, bill: "Bill") -> None:
         """It is of no use any more: what it has cost by now."""
@@ -180,7 +182,7 @@ class World:
         if ahead.found_at <= now:
             bill.judge(_tokens_of(ahead.draft.passages))
         if ahead.is_early:
-            said = ahead.draft.said_by(min(now, ahead.verdict_at))
+            said = ahead.draft.said_by(now if ahead.is_sufficient else min(now, ahead.verdict_at))
             bill.draft(ahead.draft.input_tokens if ahead.draft.starts_at <= now else 0, said, is_released=False)
             speculator.learn(ahead.draft.closed("discarded", said))
         speculator.learn(AttemptEnded(UNCALLED, "discarded"))

@@ -12,6 +12,7 @@ from streaming.allowance import Allowance
 from streaming.budget import Limits
 from streaming.events import Done, Refusal, Retry, Sources, Status, Token
 from streaming.facts import AttemptBegan, DraftClosed, DraftStarted, Fact, Judged, Retrieved
+from streaming.faults import GeneratorMisconfigured
 from streaming.foresight import DROPPED_FROM
 from streaming.pace import Pace
 from streaming.ports import Decision, Stopped, StopReason, Text, Usage
@@ -30,6 +31,8 @@ class Doubtful:
     """Drafts on no first set, and looks ahead; drafts on every later one at once."""
 
     first_delay_s: float | None = None
+    later_delay_s: float | None = 0.0
+    hold_tokens: int | None = None
     decisions: int = 0
     told: list[Fact] = field(default_factory=list)
 
@@ -37,7 +40,7 @@ class Doubtful:
         self.decisions += 1
         if self.decisions == 1:
             return Decision(self.first_delay_s, "test", looks_ahead=True)
-        return Decision(0.0, "test")
+        return Decision(self.later_delay_s, "test", hold_tokens=self.hold_tokens)
 
     def learn(self, fact: Fact) -> None:
         self.told.append(fact)
@@ -48,9 +51,9 @@ def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def draft(text: str) -> DraftScript:
-    said = (T, (Text(text), Usage(100, 7)))
-    return DraftScript((said, (8.0, (Text(" And so on."),)), (0.0, (Stopped(StopReason.END, Usage(100, 9)),))))
+def draft(text: str, read: int = 100) -> DraftScript:
+    said = (T, (Text(text), Usage(read, 7)))
+    return DraftScript((said, (8.0, (Text(" And so on."),)), (0.0, (Stopped(StopReason.END, Usage(read, 9)),))))
 
 
 def looking(*grades: tuple[float, Any], drafts: tuple[str, ...] = ("one", "two"), **more: Any) -> Loop:
@@ -138,6 +141,70 @@ def test_what_was_drafted_for_nothing_is_in_the_ledger_and_told(backend: str) ->
     (done,) = loop.of(Done)
     closed = [fact for fact in loop.facts.of(DraftClosed) if fact.outcome == "discarded"]
     assert done.usage["discarded_tokens"] == sum(fact.output_tokens for fact in closed) == 7
+
+
+def test_before_its_turn_a_draft_holds_no_more_than_was_set_aside_for_it(backend: str) -> None:
+    """Also after its own verdict: until the first one is in, nobody knows that any of it is of use."""
+    wordy = DraftScript(
+        (*((0.5, (Text("four"),)) for _ in range(10)), (0.0, (Stopped(StopReason.END, Usage(100, 10)),)))
+    )
+
+    def looked(first: Grade) -> Loop:
+        loop = looking((9.0, first), (1.0, GOOD), speculator=Doubtful(hold_tokens=2))
+        loop.generator.scripts[0] = wordy
+        return play(backend, loop)
+
+    (dropped,) = (fact for fact in looked(GOOD).facts.of(DraftClosed) if fact.outcome == "discarded")
+    assert dropped.output_tokens == 2
+    taken = looked(NONE)
+    assert taken.text == "four" * 10
+    assert first_token(taken) == R + 9.0
+
+
+@pytest.mark.parametrize(("later_delay_s", "strict_subset", "drafted"), [(None, False, 0), (0.0, True, 1)])
+def test_a_good_verdict_on_the_wider_set_begins_no_draft_before_its_turn(
+    backend: str, later_delay_s: float | None, strict_subset: bool, drafted: int
+) -> None:
+    """Nothing was set aside for it: the tenant's share may be spent, the server pressed."""
+    grades = (1.0, Grade(Verdict.SUFFICIENT, relevant=(1,)))
+    more: dict[str, Any] = {"limits": Limits(strict_subset=strict_subset)}
+    dropped = play(backend, looking((9.0, GOOD), grades, speculator=Doubtful(None, later_delay_s), **more))
+    assert [(d.path, d.attempts) for d in dropped.of(Done)] == [("clean", 1)]
+    assert dropped.calls("draft") == drafted + 1
+    taken = play(backend, looking((9.0, NONE), grades, speculator=Doubtful(None, later_delay_s), **more))
+    assert [d.path for d in taken.of(Done)] == ["recovered"]
+    assert first_token(taken) == R + 9.0 + T
+
+
+@pytest.mark.parametrize(("total", "allowed"), [(150, [100]), (299, [100]), (300, [100, 100])])
+def test_drafts_side_by_side_keep_to_the_tokens_of_the_answer_and_the_first_comes_first(
+    backend: str, total: int, allowed: list[int]
+) -> None:
+    """And none is made shorter for another: it would be cut short in the answer."""
+    limits = Limits(output_tokens=100, total_output_tokens=total)
+    loop = play(backend, looking((9.0, GOOD), (9.5, GOOD), speculator=Doubtful(0.0), limits=limits))
+    assert [prompt.max_tokens for prompt in loop.generator.prompts] == allowed
+    assert [(d.path, d.attempts) for d in loop.of(Done)] == [("clean", 1)]
+
+
+def test_a_wider_set_takes_no_input_tokens_that_the_first_draft_needs(backend: str) -> None:
+    one = sum(len(p.title) + len(p.text) for p in passages(2, "a")) // 4
+    for total, drafts in ((2 * one - 1, 1), (2 * one, 2)):
+        limits = Limits(total_input_tokens=total)
+        loop = looking((9.0, GOOD), (9.5, GOOD), limits=limits)
+        loop.generator.scripts = [draft("one", one), draft("two", one)]
+        assert play(backend, loop).calls("draft") == drafts
+        assert [d.path for d in loop.of(Done)] == ["clean"]
+
+
+def test_a_wider_set_whose_draft_failed_does_not_go_before_the_gap_query(backend: str) -> None:
+    loop = looking((9.0, PART), (1.0, GOOD), (1.0, GOOD))
+    loop.generator.scripts[0] = DraftScript((), fault=GeneratorMisconfigured("key"))
+    play(backend, loop)
+    assert [r.correction for r in loop.of(Retry)] == ["gap_query"]
+    assert [d.path for d in loop.of(Done)] == ["recovered"]
+    closed = [(f.attempt, f.draft, f.outcome) for f in loop.facts.of(DraftClosed)]
+    assert closed == [(1, DROPPED_FROM + 1, "failed"), (2, 1, "released")]
 
 
 def test_without_a_retry_left_nothing_is_prepared(backend: str) -> None:
