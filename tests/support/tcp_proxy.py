@@ -1,5 +1,6 @@
 """A TCP proxy that can fall silent: what a middlebox does to a connection whose far side is gone."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
@@ -75,6 +76,35 @@ class TcpProxy:
             return
 
 
+class UnixStream(abc.ByteStream):
+    """A Unix socket as asyncio serves it. anyio's own waits by a callback that fails loudly when its task is cancelled in the same turn."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def receive(self, max_bytes: int = 65_536) -> bytes:
+        try:
+            data = await self._reader.read(max_bytes)
+        except OSError as error:
+            raise anyio.BrokenResourceError from error
+        if not data:
+            raise anyio.EndOfStream
+        return data
+
+    async def send(self, item: bytes) -> None:
+        try:
+            self._writer.write(item)
+            await self._writer.drain()
+        except OSError as error:
+            raise anyio.BrokenResourceError from error
+
+    async def send_eof(self) -> None:
+        self._writer.write_eof()
+
+    async def aclose(self) -> None:
+        self._writer.close()
+
+
 async def to_postgres(socket_folder: str) -> abc.ByteStream:
-    """A connection to the server whose Unix socket is in `socket_folder`."""
-    return await anyio.connect_unix(f"{socket_folder}/.s.PGSQL.5432")
+    """A connection to the server whose Unix socket is in `socket_folder`. asyncio only."""
+    return UnixStream(*await asyncio.open_unix_connection(f"{socket_folder}/.s.PGSQL.5432"))
