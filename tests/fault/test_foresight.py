@@ -3,20 +3,26 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import anyio
 import pytest
 
+from grading.faults import GraderUnavailable
 from grading.grade import Grade, Verdict
 from retrieval.faults import RetrievalUnavailable
 from retrieval.passage import Passage
 from streaming.allowance import Allowance
+from streaming.answer import answer
+from streaming.ask import Ask
 from streaming.budget import Limits
-from streaming.events import Done, Refusal, Retry, Sources, Status, Token
+from streaming.events import Done, Event, Failed, Refusal, Retry, Sources, Status, Token
 from streaming.facts import AttemptBegan, DraftClosed, DraftStarted, Fact, Judged, Retrieved
 from streaming.faults import GeneratorMisconfigured
 from streaming.foresight import DROPPED_FROM
+from streaming.halt import Halt
 from streaming.pace import Pace
 from streaming.ports import Decision, Stopped, StopReason, Text, Usage
 from streaming.speculate import Adaptive, Worth, bet_on
+from tests.support.clock import run_virtual
 from tests.support.fakes import DraftScript, FakeGenerator, FakeGrader, FakeRetriever, FakeRewriter, passages
 from tests.support.loop import Loop, play
 
@@ -262,3 +268,74 @@ def test_everything_set_aside_for_drafts_is_given_back(backend: str, first: Grad
     discarded = sum(fact.output_tokens for fact in loop.facts.of(DraftClosed) if fact.outcome == "discarded")
     assert allowance.spent == discarded
     assert allowance.reserve(100_000 - discarded, at_least=100_000 - discarded) == 100_000 - discarded
+
+
+def test_a_good_verdict_cuts_a_wider_search_that_still_runs(backend: str) -> None:
+    loop = looking((G, GOOD))
+    loop.house.sets[1] = (99.0, passages(2, "b"))
+    running: list[int] = []
+    loop.generator.on_resume = lambda _draft: running.append(loop.written["house"].running)
+    assert [d.path for d in play(backend, loop).of(Done)] == ["clean"]
+    assert set(running) == {0}
+
+
+def test_what_ran_for_nothing_beside_a_set_without_a_verdict_is_told_as_discarded(backend: str) -> None:
+    loop = play(backend, looking((9.0, GraderUnavailable("down")), (9.5, GOOD)))
+    assert [refusal.reason for refusal in loop.of(Refusal)] == ["grader_unavailable"]
+    closed = [(f.attempt, f.draft, f.outcome) for f in loop.facts.of(DraftClosed)]
+    assert closed == [(1, DROPPED_FROM + 1, "discarded")]
+
+
+def test_a_race_that_has_had_its_turn_ends_with_the_deadline(backend: str) -> None:
+    deadline_s = R + G + 2.0
+    loop = play(backend, looking((G, NONE), (50.0, GOOD), limits=Limits(deadline_s=deadline_s, grade_timeout_s=99.0)))
+    assert loop.times(Done) == [deadline_s]
+    assert [refusal.reason for refusal in loop.of(Refusal)] == ["budget_exhausted"]
+    assert loop.grader.running == 0  # type: ignore[union-attr]
+
+
+def test_the_next_attempt_is_announced_as_any_other(backend: str) -> None:
+    loop = play(backend, looking((G, NONE), (G, GOOD)))
+    stages = [(status.attempt, status.stage) for status in loop.of(Status)]
+    assert stages == [
+        (1, "retrieving"),
+        (1, "grading"),
+        (2, "correcting"),
+        (2, "retrieving"),
+        (2, "grading"),
+        (2, "generating"),
+    ]
+
+
+@pytest.mark.parametrize("is_halted", [True, False])
+def test_two_tasks_never_emit_at_once_when_its_turn_is_cut_short(backend: str, is_halted: bool) -> None:
+    """A client that reads slowly: what the race had in hand is let go of before the last events are."""
+
+    async def told() -> list[Event]:
+        loop = looking((G, NONE), (1.0, GOOD))
+        limits = Limits(deadline_s=99.0 if is_halted else R + R + T + 8.5)
+        halt, emitting, events = Halt(), [False], list[Event]()
+
+        async def emit(these: tuple[Event, ...]) -> None:
+            assert not emitting[0]
+            emitting[0] = True
+            try:
+                events.extend(these)
+                await anyio.sleep(1.0)
+            finally:
+                emitting[0] = False
+
+        async def stop() -> None:
+            await anyio.sleep(R + R + T + 8.5)
+            if is_halted:
+                halt.now(RetrievalUnavailable("going down"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stop)
+            await answer(Ask("ans_1", "0" * 32, "What is it?"), loop.parts(), limits, emit, loop.facts, halt)
+        return events
+
+    events = run_virtual(backend, told)
+    assert any(isinstance(event, Token) for event in events)
+    assert isinstance(events[-2], Failed if is_halted else Refusal)
+    assert isinstance(events[-1], Done)

@@ -56,6 +56,7 @@ from tests.support.fakes import (
 
 EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "500"))  # more by hand after a change of the race
 SCARCE = 10  # output tokens of all drafts together
+ROUNDING_S = 1e-6  # of a moment that is no whole number of seconds: a just-in-time draft begins at such ones
 delays = st.sampled_from([0.0, 0.0, 1.0, 1.0, 2.0, 3.0, 5.0])
 
 
@@ -321,7 +322,7 @@ def a_bad_verdict_acts_at_once(w: Witness) -> None:
             assert waited or not began or began[0] == at
             for t, closed in later:
                 if isinstance(closed, DraftClosed) and closed.attempt == fact.attempt and closed.outcome != "failed":
-                    assert t - at <= CLOSE_LIMIT_S
+                    assert t - at <= CLOSE_LIMIT_S + ROUNDING_S
     for draft in w.generator.drafts:
         assert draft.close_began_at is not None
 
@@ -357,8 +358,9 @@ def nothing_is_left_behind(w: Witness) -> None:
     for draft in w.generator.drafts:
         assert draft.close_began_at is not None
         assert draft.closed_at is not None
-        assert draft.closed_at - draft.close_began_at <= CLOSE_LIMIT_S
-        assert not draft.close_cancelled or draft.closed_at - draft.close_began_at == CLOSE_LIMIT_S
+        took_s = draft.closed_at - draft.close_began_at
+        assert took_s <= CLOSE_LIMIT_S + ROUNDING_S
+        assert not draft.close_cancelled or took_s >= CLOSE_LIMIT_S - ROUNDING_S
 
 
 def every_fact_has_its_end(w: Witness) -> None:
@@ -414,7 +416,9 @@ def test_no_answer_keeps_what_was_set_aside_for_it(
     waste, pace = Allowance(tokens, lambda: now[0]), Pace()
     pace.graded(grade_s)
     pace.drafted(first_text_s, None, 0)
-    speculator = Adaptive(lambda *_: 1.0, pace, Worth(1.0, 0.0, 0.0), waste, lambda: False)
+    speculator = Adaptive(
+        lambda *_: 0.5, pace, Worth(1.0, 0.0, 0.0), waste, lambda: False, looks_ahead=scenario.looks_ahead
+    )
     witness = run_virtual(backend, play, scenario, speculator)
     for invariant in INVARIANTS:
         invariant(witness)
