@@ -310,8 +310,9 @@ class AnswerTrace:
                 names.PASSAGES: passages,
             }
         )
-        if (attempt := self._latest) is not None:
-            attempt.grading = span
+        attempt = self._latest
+        if attempt is not None and (attempt.grading is None or attempt.grading.is_stopped):
+            attempt.grading = span  # else it is of a wider set, which is graded beside this one
         return span
 
     def take_draft(self) -> DraftTrace | None:

@@ -17,7 +17,7 @@ from streaming.answer import Parts
 from streaming.budget import Limits
 from streaming.events import Path
 from streaming.faults import AnswerIncomplete, GeneratorOverloaded
-from streaming.ports import Stopped, StopReason, Text, Usage
+from streaming.ports import Decision, Stopped, StopReason, Text, Usage
 from streaming.speculate import Always, Never
 from tests.support.fakes import DraftScript, FakeGenerator, FakeGrader, FakeRetriever, MemoryGaps, passages
 from tests.support.span_trees import Observed, ask, attributes, begun, ended, observe
@@ -202,6 +202,23 @@ def test_a_grader_over_its_limit_is_a_timeout_and_an_error_of_the_grader_alone(b
     assert (grading.status.status_code, attributes(grading)["error.type"]) == (StatusCode.ERROR, "grader_unavailable")
     assert attributes(one(observed, "attempt"))["gateway.grader.fault"] == "grader_unavailable"
     assert one(observed, "POST /v1/answers").status.status_code is StatusCode.UNSET
+
+
+class Ahead(Always):
+    """Drafts at once, and looks ahead."""
+
+    def decide(self, question: str, passages: tuple[Passage, ...]) -> Decision:
+        return replace(super().decide(question, passages), looks_ahead=True)
+
+
+def test_a_grader_over_its_limit_is_not_taken_for_the_one_that_judged_the_wider_set(backend: str) -> None:
+    both = replace(parts([], speculator=Ahead()), grader=FakeGrader([(60, GOOD), (0.25, GOOD)]))
+    observed = observe(backend, both, Limits(grade_timeout_s=2))
+
+    tree_of(observed, Path.REFUSED)
+    first, wider = sorted(observed.recording.named("chat judge"), key=begun)
+    assert attributes(first)["error.type"] == "grader_unavailable"
+    assert [attributes(span)["gateway.outcome"] for span in (first, wider)] == ["timeout", "ok"]
 
 
 def test_a_grader_that_fails_leaves_a_refusal_without_a_verdict(backend: str) -> None:
