@@ -13,7 +13,7 @@ from retrieval.passage import Passage
 from streaming.allowance import Allowance
 from streaming.answer import answer
 from streaming.ask import Ask
-from streaming.budget import Limits
+from streaming.budget import Limits, Verify
 from streaming.events import Done, Event, Failed, Refusal, Retry, Sources, Status, Token
 from streaming.facts import AttemptBegan, DraftClosed, DraftStarted, Fact, Judged, Retrieved
 from streaming.faults import GeneratorMisconfigured
@@ -23,7 +23,15 @@ from streaming.pace import Pace
 from streaming.ports import Decision, Stopped, StopReason, Text, Usage
 from streaming.speculate import Adaptive, Worth, bet_on
 from tests.support.clock import run_virtual
-from tests.support.fakes import DraftScript, FakeGenerator, FakeGrader, FakeRetriever, FakeRewriter, passages
+from tests.support.fakes import (
+    DraftScript,
+    FakeGenerator,
+    FakeGrader,
+    FakeRetriever,
+    FakeRewriter,
+    FakeVerifier,
+    passages,
+)
 from tests.support.loop import Loop, play
 
 R, G, T = 1.0, 3.0, 4.0
@@ -311,9 +319,9 @@ def test_the_next_attempt_is_announced_as_any_other(backend: str) -> None:
 def test_two_tasks_never_emit_at_once_when_its_turn_is_cut_short(backend: str, is_halted: bool) -> None:
     """A client that reads slowly: what the race had in hand is let go of before the last events are."""
 
-    async def told() -> list[Event]:
+    async def told(stops_s: float) -> list[Event]:
         loop = looking((G, NONE), (1.0, GOOD))
-        limits = Limits(deadline_s=99.0 if is_halted else R + R + T + 8.5)
+        limits = Limits(deadline_s=99.0 if is_halted else stops_s)
         halt, emitting, events = Halt(), [False], list[Event]()
 
         async def emit(these: tuple[Event, ...]) -> None:
@@ -326,7 +334,7 @@ def test_two_tasks_never_emit_at_once_when_its_turn_is_cut_short(backend: str, i
                 emitting[0] = False
 
         async def stop() -> None:
-            await anyio.sleep(R + R + T + 8.5)
+            await anyio.sleep(stops_s)
             if is_halted:
                 halt.now(RetrievalUnavailable("going down"))
 
@@ -335,7 +343,59 @@ def test_two_tasks_never_emit_at_once_when_its_turn_is_cut_short(backend: str, i
             await answer(Ask("ans_1", "0" * 32, "What is it?"), loop.parts(), limits, emit, loop.facts, halt)
         return events
 
-    events = run_virtual(backend, told)
+    for half_seconds in range(1, 32):
+        events = run_virtual(backend, told, half_seconds / 2 + 0.25)
+        assert isinstance(events[-2], Failed if is_halted else Refusal)
+        assert isinstance(events[-1], Done)
     assert any(isinstance(event, Token) for event in events)
-    assert isinstance(events[-2], Failed if is_halted else Refusal)
-    assert isinstance(events[-1], Done)
+
+
+def test_what_was_set_aside_for_a_draft_that_never_began_is_given_back(backend: str) -> None:
+    allowance, pace = Allowance(100_000, lambda: 0.0), Pace()
+    pace.graded(9.0)
+    pace.drafted(0.1, None, 0)
+    late = Adaptive(lambda *_: 0.3, pace, Worth(1.0, 1e-6, 0.0), allowance, lambda: False, looks_ahead=True)
+    loop = play(backend, looking((G, GOOD), (9.5, GOOD), speculator=late))
+    assert loop.calls("search") == 2
+    assert all(fact.draft < DROPPED_FROM for fact in loop.facts.of(DraftStarted))
+    assert allowance.reserve(100_000, at_least=100_000) == 100_000
+
+
+def test_a_wider_set_known_to_do_comes_after_an_ungrounded_answer_and_once(backend: str) -> None:
+    limits = Limits(max_retries=2, verify=Verify.GATE)
+    grades = ((9.0, GOOD), (1.0, GOOD), (1.0, NONE), (1.0, GOOD))
+    loop = play(backend, looking(*grades, limits=limits, verifier=FakeVerifier(lie="two")))
+    assert [retry.correction for retry in loop.of(Retry)] == ["broaden"]
+    assert [d.path for d in loop.of(Done)] == ["refused"]
+    assert loop.text == ""
+
+
+def test_what_the_second_attempt_waited_for_its_search_is_told(backend: str) -> None:
+    loop = looking((G, NONE), (1.0, GOOD))
+    loop.house.sets[1] = (5.0, passages(2, "b"))
+    play(backend, loop)
+    assert [(fact.attempt, fact.took_s) for fact in loop.facts.of(Retrieved)] == [(1, R), (2, 5.0 - G)]
+
+
+def test_what_was_told_as_an_attempt_is_not_told_again_when_that_failed(backend: str) -> None:
+    loop = play(backend, looking((G, NONE), (9.0, NONE), limits=Limits(max_retries=2)))
+    drafts: list[Any] = [*loop.facts.of(DraftStarted), *loop.facts.of(DraftClosed)]
+    assert [(fact.attempt, fact.draft) for fact in drafts] == [(2, 1), (2, 1)]
+
+
+def test_a_wider_set_for_whose_draft_no_tokens_are_left_is_raced_over_when_its_turn_comes(backend: str) -> None:
+    limits = Limits(output_tokens=100, total_output_tokens=299)
+    loop = play(backend, looking((9.0, NONE), (1.0, GOOD), speculator=Doubtful(0.0), limits=limits))
+    assert [(d.path, d.attempts) for d in loop.of(Done)] == [("recovered", 2)]
+    assert loop.calls("search") == 2
+
+
+def test_only_the_first_attempt_looks_ahead(backend: str) -> None:
+    class Eager(Doubtful):
+        def decide(self, question: str, found: tuple[Passage, ...]) -> Decision:
+            return Decision(0.0, "test", looks_ahead=True)
+
+    limits = Limits(max_retries=2)
+    loop = play(backend, looking((G, PART), (9.5, GOOD), (9.0, GOOD), speculator=Eager(), limits=limits))
+    assert [retry.correction for retry in loop.of(Retry)] == ["gap_query"]
+    assert loop.calls("search") == 3

@@ -417,7 +417,7 @@ def test_no_answer_keeps_what_was_set_aside_for_it(
     pace.graded(grade_s)
     pace.drafted(first_text_s, None, 0)
     speculator = Adaptive(
-        lambda *_: 0.5, pace, Worth(1.0, 0.0, 0.0), waste, lambda: False, looks_ahead=scenario.looks_ahead
+        lambda *_: 0.5, pace, Worth(1.0, 1e-6, 0.0), waste, lambda: False, looks_ahead=scenario.looks_ahead
     )
     witness = run_virtual(backend, play, scenario, speculator)
     for invariant in INVARIANTS:
