@@ -3,12 +3,12 @@
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import anyio
 
+from gateway.hold import Hold
 from gateway.problems import Overloaded, RateExceeded, TooManyStreams
 from streaming.allowance import Allowance
 from streaming.facts import DraftClosed, Fact
@@ -26,28 +26,6 @@ class Bounds:
     wait_s: float = 1.0
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
-
-
-class Slot:
-    """A place among the open answers. It is free again when the last who holds it has left."""
-
-    def __init__(self, free: Callable[[], None]) -> None:
-        self._free = free
-        self._holders = 1
-
-    def leave(self) -> None:
-        self._holders -= 1
-        if not self._holders:
-            self._free()
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """The place is taken also inside the block. Entered while somebody else holds it."""
-        self._holders += 1
-        try:
-            yield
-        finally:
-            self.leave()
 
 
 class Admission:
@@ -77,8 +55,8 @@ class Admission:
         """Whether a question would have to wait."""
         return self._open >= self._bounds.streams
 
-    async def slot(self, key: str) -> Slot:
-        """A slot for a question that came with `key` (a digest); the caller's to leave.
+    async def slot(self, key: str) -> Hold:
+        """A slot for a question that came with `key` (a digest); the caller's to let go.
 
         Raises RateExceeded, TooManyStreams and Overloaded, at once or after `wait_s` seconds. Cancelled, it has taken nothing.
         """
@@ -95,7 +73,7 @@ class Admission:
         except BaseException:
             self._drop(key)
             raise
-        return Slot(lambda: self._free(key))
+        return Hold(lambda: self._free(key))
 
     def meter(self, key: str) -> "Meter | None":
         """Who counts the tokens of an answer against its key's rate; None where it has none."""

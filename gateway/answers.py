@@ -9,18 +9,17 @@ Everything that a request takes (slot, span, tasks, outbox) is taken in a block 
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from gateway.admission import Slot
 from gateway.answering import Answering
 from gateway.body import ClientGone, linger, read_json
 from gateway.exchange import Exchange, while_connected
+from gateway.hold import Hold
 from gateway.house import House
 from gateway.idempotency import owner_of
 from gateway.problems import TooManyKept, headers_of, leaves_body_unread, send_json, status_of
@@ -67,29 +66,6 @@ class Form(Protocol):
         ...
 
 
-class TraceEnd:
-    """The end of a request's trace: when the last of those who hold it has let go, its request or an answer that outlives it."""
-
-    def __init__(self, trace: RequestTrace, exchange: Exchange) -> None:
-        self.trace = trace
-        self._exchange = exchange
-        self._holders = 1
-
-    def let_go(self) -> None:
-        self._holders -= 1
-        if not self._holders:
-            self.trace.end(self._exchange.status)
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """The trace goes on inside the block. Entered while somebody else holds it."""
-        self._holders += 1
-        try:
-            yield
-        finally:
-            self.let_go()
-
-
 class Answers:
     """The ASGI application of a route."""
 
@@ -100,13 +76,14 @@ class Answers:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
         headers = Headers(scope=scope)
-        ending = TraceEnd(self._house.telemetry.request(headers, method="POST", route=self._form.path), exchange)
+        trace = self._house.telemetry.request(headers, method="POST", route=self._form.path)
+        ending = Hold(lambda: trace.end(exchange.status))  # an answer that is kept outlives its request
         try:
             self._house.keys.check(headers)
             with self._house.open_answers.one() as halt:
-                kept = await self._answer(exchange, headers, ending, halt)
+                kept = await self._answer(exchange, headers, trace, ending, halt)
             if kept is not None:  # its owner has a slot of its own
-                await kept.tell(exchange, self._house.sse, ending.trace)
+                await kept.tell(exchange, self._house.sse, trace)
         except ClientGone:
             log.debug("a client left before its answer began")
         except GatewayFault as fault:
@@ -114,14 +91,16 @@ class Answers:
         finally:
             ending.let_go()
 
-    async def _answer(self, exchange: Exchange, headers: Headers, ending: TraceEnd, halt: Halt) -> Replay | None:
+    async def _answer(
+        self, exchange: Exchange, headers: Headers, trace: RequestTrace, ending: Hold, halt: Halt
+    ) -> Replay | None:
         """Answers; what is kept for a client that may come back is returned instead, to be told."""
         body = await read_json(exchange.scope, exchange.receive)
         asked = self._form.read(body)
         wish = self._wish(asked, headers, body)
         if wish is not None and wish.place is not None:
             return await self._resume(wish, wish.place, exchange, is_whole=not asked.request.stream)
-        ask = ask_for(asked.request, ending.trace.trace_id)
+        ask = ask_for(asked.request, trace.trace_id)
         begun = self._begun(wish, asked, ask)
         if begun is not None:
             return begun
@@ -129,7 +108,7 @@ class Answers:
         slot = await self._slot(key, exchange)
         try:
             await self._require_collection(ask, exchange)
-            answering = Answering(self._house, asked.request, ask, ending.trace, halt, self._house.admission.meter(key))
+            answering = Answering(self._house, asked.request, ask, trace, halt, self._house.admission.meter(key))
             if wish is not None:
                 return await self._keep(wish, answering, ending, slot)
             if asked.request.stream:
@@ -137,15 +116,15 @@ class Answers:
             else:
                 await answering.send_whole(exchange, asked.whole)
         finally:
-            slot.leave()
+            slot.let_go()
         return None
 
-    async def _slot(self, key: str, exchange: Exchange) -> Slot:
+    async def _slot(self, key: str, exchange: Exchange) -> Hold:
         """A place among the open answers. Raises as Admission.slot, or ClientGone."""
         admission = self._house.admission
         if not admission.is_full:
             return await admission.slot(key)
-        found: list[Slot] = []
+        found: list[Hold] = []
 
         async def wait() -> None:
             found.append(await admission.slot(key))
@@ -156,7 +135,7 @@ class Answers:
         finally:
             if not is_here:
                 for slot in found:
-                    slot.leave()
+                    slot.let_go()
         if not is_here:
             raise ClientGone
         return found[0]
@@ -187,7 +166,7 @@ class Answers:
         source = keeper.begun(Claim(ask.answer_id, wish.owner, wish.digest, wish.key))
         return None if source is None else Replay(source, is_whole=not asked.request.stream)
 
-    async def _keep(self, wish: Wish, answering: Answering, ending: TraceEnd, slot: Slot) -> Replay:
+    async def _keep(self, wish: Wish, answering: Answering, ending: Hold, slot: Hold) -> Replay:
         """The answer, on its way in a task of the server's own, in the request's slot and trace."""
         house = self._house
         if house.keeper is None:

@@ -98,7 +98,6 @@ ROUTES: Final = frozenset(
     {"/v1/answers", "/v1/chat/completions", "/api/chat", "/v1/documents", "/v1/documents/{id}", "/v1/gaps"}
 )
 STATUSES: Final = frozenset({"2xx", "3xx", "4xx", "5xx", NONE})
-DIRECTIONS: Final = frozenset({"input", "output"})
 STATES: Final = frozenset({"used", "idle"})
 LOSSES: Final = frozenset({"queue_full", "not_delivered"})
 

@@ -25,10 +25,6 @@ class CalibratedGrader:
         self._measure = measure
         self.calibration = calibration
 
-    def with_calibration(self, calibration: Calibration) -> "CalibratedGrader":
-        """The same models, weighed as another collection wants it."""
-        return CalibratedGrader(self._measure, calibration)
-
     async def grade(self, question: str, passages: tuple[Passage, ...]) -> Grade:
         """As the port says. An empty set is insufficient without a look."""
         if not passages:

@@ -184,7 +184,7 @@ async def test_a_request_that_is_cancelled_with_a_slot_in_hand_gives_it_back() -
         exchange = Exchange({"type": "http"}, receive, send)
         tasks.start_soon(Answers(house, NativeForm())._slot, "b", exchange)
         await eventually(lambda: house.admission.waiting == 1)
-        held.leave()
+        held.let_go()
         await anyio.wait_all_tasks_blocked()
         assert (house.admission.open, house.admission.waiting) == (1, 0)
         tasks.cancel_scope.cancel()

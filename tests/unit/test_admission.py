@@ -7,7 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway.admission import KEYS_KEPT, Admission, Bounds, Slot
+from gateway.admission import KEYS_KEPT, Admission, Bounds
+from gateway.hold import Hold
 from gateway.problems import Overloaded, RateExceeded, TooManyStreams
 from streaming.facts import DraftClosed
 from tests.support.clock import run_virtual
@@ -30,7 +31,7 @@ def test_as_many_as_may_are_let_in_and_the_next_waits_for_one_to_leave(play: Pla
             slot = await admission.slot(name)
             seen.append((anyio.current_time() - began, name))
             await anyio.sleep(stays_s)
-            slot.leave()
+            slot.let_go()
 
         began = anyio.current_time()
         async with anyio.create_task_group() as tasks:
@@ -60,9 +61,9 @@ def test_who_waits_too_long_or_behind_too_many_is_turned_away(play: Play) -> Non
             with pytest.raises(Overloaded):
                 await admission.slot("c")
             assert anyio.current_time() == began
-        held.leave()
+        held.let_go()
         assert (admission.open, admission.waiting) == (0, 0)
-        (await admission.slot("d")).leave()
+        (await admission.slot("d")).let_go()
 
     play(story)
 
@@ -72,7 +73,7 @@ def test_who_leaves_while_waiting_takes_no_slot_along(play: Play, is_handed_over
     async def story() -> None:
         admission = Admission(Bounds(streams=1, wait_s=9.0))
         held = await admission.slot("a")
-        later: list[Slot] = []
+        later: list[Hold] = []
 
         async def wait() -> None:
             later.append(await admission.slot("c"))
@@ -83,18 +84,18 @@ def test_who_leaves_while_waiting_takes_no_slot_along(play: Play, is_handed_over
                 async def leave() -> None:
                     await anyio.sleep(1)
                     if is_handed_over:
-                        held.leave()  # in the very moment in which the one who waits is cancelled
+                        held.let_go()  # in the very moment in which the one who waits is cancelled
                     scope.cancel()
 
                 tasks.start_soon(leave)
                 await anyio.sleep(0.5)
-                (await admission.slot("b")).leave()  # cancelled, or handed over just before
+                (await admission.slot("b")).let_go()  # cancelled, or handed over just before
             tasks.start_soon(wait)
             await anyio.wait_all_tasks_blocked()
             if not is_handed_over:
-                held.leave()
+                held.let_go()
         assert len(later) == 1
-        later[0].leave()
+        later[0].let_go()
         assert (admission.open, admission.waiting) == (0, 0)
 
     play(story)
@@ -104,7 +105,7 @@ def test_a_slot_that_is_handed_to_one_who_has_just_been_cancelled_goes_on_to_the
     async def story() -> None:
         admission = Admission(Bounds(streams=1, wait_s=9.0))
         held = await admission.slot("a")
-        later: list[Slot] = []
+        later: list[Hold] = []
 
         async def wait(name: str, scope: anyio.CancelScope) -> None:
             with scope:
@@ -117,10 +118,10 @@ def test_a_slot_that_is_handed_to_one_who_has_just_been_cancelled_goes_on_to_the
                 await anyio.wait_all_tasks_blocked()
             scopes[0].cancel()
             scopes[1].cancel()
-            held.leave()  # to "b", who knows already that it is cancelled, as "c" does
+            held.let_go()  # to "b", who knows already that it is cancelled, as "c" does
         assert len(later) == 1
         assert (admission.open, admission.waiting) == (1, 0)
-        later[0].leave()
+        later[0].let_go()
         assert (admission.open, admission.waiting) == (0, 0)
 
     play(story)
@@ -139,8 +140,8 @@ def test_a_key_whose_question_has_waited_in_vain_may_ask_again(play: Play, leave
                 with anyio.move_on_after(leaves_at) as scope:
                     await admission.slot("b")
                 assert scope.cancelled_caught
-        held.leave()
-        (await admission.slot("b")).leave()
+        held.let_go()
+        (await admission.slot("b")).let_go()
 
     play(story)
 
@@ -152,10 +153,10 @@ def test_one_key_cannot_have_them_all(play: Play) -> None:
         with pytest.raises(TooManyStreams):
             await admission.slot("greedy")
         slots.append(await admission.slot("modest"))
-        slots[0].leave()
+        slots[0].let_go()
         slots[0] = await admission.slot("greedy")
         for slot in slots:
-            slot.leave()
+            slot.let_go()
         assert admission.open == 0
 
     play(story)
@@ -166,7 +167,7 @@ def test_a_slot_is_free_when_the_last_holder_has_left(play: Play) -> None:
         admission = Admission(Bounds(streams=1))
         slot = await admission.slot("a")
         with slot.held():
-            slot.leave()
+            slot.let_go()
             assert admission.open == 1
         assert admission.open == 0
 
@@ -178,13 +179,13 @@ def test_a_key_asks_so_often_in_any_minute_and_is_told_when_it_may_again(play: P
         now = [1_000.5]
         admission = Admission(Bounds(requests_per_minute=3), lambda: now[0])
         for _ in range(3):
-            (await admission.slot("a")).leave()
+            (await admission.slot("a")).let_go()
         with pytest.raises(RateExceeded) as refused:
             await admission.slot("a")
         assert refused.value.wait_s == 61
-        (await admission.slot("b")).leave()
+        (await admission.slot("b")).let_go()
         now[0] += 61
-        (await admission.slot("a")).leave()
+        (await admission.slot("a")).let_go()
 
     play(story)
 
@@ -203,7 +204,7 @@ def test_who_is_told_when_to_come_again_is_let_in_then(play: Play) -> None:
         with pytest.raises(RateExceeded) as refused:
             await admission.slot("a")
         now[0] += refused.value.wait_s
-        (await admission.slot("a")).leave()
+        (await admission.slot("a")).let_go()
 
     play(story)
 
@@ -213,7 +214,7 @@ def test_a_key_that_has_spent_nothing_waits_for_nothing_whatever_the_clock_does(
         ticks = count(1_000)
         admission = Admission(Bounds(tokens_per_minute=100, requests_per_minute=100), lambda: next(ticks) / 7)
         for _ in range(3):
-            (await admission.slot("a")).leave()
+            (await admission.slot("a")).let_go()
 
     play(story)
 
@@ -225,11 +226,11 @@ def test_tokens_of_every_draft_count_against_the_rate_of_their_key(play: Play) -
         meter = admission.meter("a")
         assert meter is not None
         meter.note(DraftClosed(1, 1, "discarded", 60, 20, True, 0.0))
-        (await admission.slot("a")).leave()
+        (await admission.slot("a")).let_go()
         meter.note(DraftClosed(2, 1, "released", 60, 20, True, 0.0))
         with pytest.raises(RateExceeded):
             await admission.slot("a")
-        (await admission.slot("b")).leave()
+        (await admission.slot("b")).let_go()
         assert Admission().meter("a") is None
 
     play(story)
@@ -242,7 +243,7 @@ def test_the_minutes_of_many_keys_are_not_kept_for_ever(play: Play) -> None:
         for number in range(KEYS_KEPT + 5):
             if number == KEYS_KEPT:
                 now[0] += 100
-            (await admission.slot(str(number))).leave()
+            (await admission.slot(str(number))).let_go()
         return len(admission._requests)
 
     assert play(story) <= 5
