@@ -12,10 +12,10 @@ import anyio
 
 from gateway.exchange import Exchange, while_connected
 from gateway.house import House
+from gateway.observing.request_trace import RequestTrace
 from gateway.outbox import Batch, Outbox
 from gateway.problems import send_json
 from gateway.request import AnswerRequest
-from gateway.request_trace import RequestTrace
 from gateway.sse import Frames, stream
 from gateway.traced import traced
 from gateway.whole import Whole

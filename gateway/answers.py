@@ -21,13 +21,13 @@ from gateway.body import ClientGone, linger, read_json
 from gateway.exchange import Exchange, while_connected
 from gateway.hold import Hold
 from gateway.house import House
-from gateway.idempotency import owner_of
+from gateway.keeping.idempotency import owner_of
+from gateway.keeping.recordings import Claim
+from gateway.keeping.replay import Replay
+from gateway.keeping.resume import Place, Wish, asked_again, is_about_keeping, send_nothing
+from gateway.observing.request_trace import RequestTrace
 from gateway.problems import TooManyKept, headers_of, leaves_body_unread, send_json, status_of
-from gateway.recordings import Claim
-from gateway.replay import Replay
 from gateway.request import AnswerRequest
-from gateway.request_trace import RequestTrace
-from gateway.resume import Place, Wish, asked_again, is_about_keeping, send_nothing
 from retrieval.faults import GatewayFault
 from streaming.ask import Ask
 from streaming.attempt import Emit

@@ -7,30 +7,30 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.answers import Answers, Form
-from gateway.chat_completions import ChatCompletions
-from gateway.document_routes import ONE_ROUTE as DOCUMENT_ROUTE
-from gateway.document_routes import ROUTE as DOCUMENTS_ROUTE
-from gateway.document_routes import DocumentsRoute
+from gateway.chat.completions import ChatCompletions
+from gateway.chat.models_route import ONE_ROUTE as MODEL_ROUTE
+from gateway.chat.models_route import ROUTE as MODELS_ROUTE
+from gateway.chat.models_route import ModelsRoute
+from gateway.chat.profiles import Profiles
+from gateway.chat.ui_chat import UiChat
 from gateway.gap_routes import ROUTE as GAPS_ROUTE
 from gateway.gap_routes import Gaps
 from gateway.health import Healthz, Readyz
 from gateway.house import House
-from gateway.metrics_route import ROUTE as METRICS_ROUTE
-from gateway.metrics_route import SLOW_ROUTE, MetricsRoute, SlowestRoute
-from gateway.models_route import ONE_ROUTE as MODEL_ROUTE
-from gateway.models_route import ROUTE as MODELS_ROUTE
-from gateway.models_route import ModelsRoute
+from gateway.keeping.resume import ONE_ROUTE as ANSWER_ROUTE
+from gateway.keeping.resume import ROUTE as EVENTS_ROUTE
+from gateway.keeping.resume import Events, Stop
 from gateway.native_form import NativeForm
+from gateway.observing.metrics_route import ROUTE as METRICS_ROUTE
+from gateway.observing.metrics_route import SLOW_ROUTE, MetricsRoute, SlowestRoute
 from gateway.openapi import ROUTE as OPENAPI_ROUTE
 from gateway.openapi import OpenApi
-from gateway.passages import ROUTE as PASSAGE_ROUTE
-from gateway.passages import PassageRoute
 from gateway.problems import MethodNotAllowed, RouteNotFound, body_of, status_of
-from gateway.profiles import Profiles
-from gateway.resume import ONE_ROUTE as ANSWER_ROUTE
-from gateway.resume import ROUTE as EVENTS_ROUTE
-from gateway.resume import Events, Stop
-from gateway.ui_chat import UiChat
+from gateway.uploads.passages import ROUTE as PASSAGE_ROUTE
+from gateway.uploads.passages import PassageRoute
+from gateway.uploads.routes import ONE_ROUTE as DOCUMENT_ROUTE
+from gateway.uploads.routes import ROUTE as DOCUMENTS_ROUTE
+from gateway.uploads.routes import DocumentsRoute
 from gateway.web import LATENCY_ROUTE, Page
 from gateway.web import ROUTES as PAGE_ROUTES
 from retrieval.faults import GatewayFault

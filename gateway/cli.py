@@ -11,13 +11,13 @@ from typing import Annotated, NoReturn, TypeVar
 import anyio
 import typer
 
-from gateway import calibration
 from gateway.bench.command import bench
 from gateway.bench.profile import ProfileUnreadable
 from gateway.bench.stage import StageBroken
+from gateway.evaluation import calibration
 from gateway.evaluation.command import evaluation
 from gateway.gap_commands import gaps
-from gateway.report_command import report
+from gateway.reporting.command import report
 from gateway.screen import Screen
 from gateway.server import PortInUse
 from gateway.settings import Settings, SettingsInvalid, read_settings
@@ -86,7 +86,7 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port to listen on (GATEWAY_PORT; 8080).", min=0, max=65_535)] = None,
 ) -> None:
     """Serve answers over HTTP."""
-    from gateway.request_log import log_to
+    from gateway.observing.request_log import log_to
     from gateway.serve import serve as run
 
     settings = settings_or_exit(host=host, port=port)

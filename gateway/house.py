@@ -5,19 +5,19 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gateway.admission import Admission
+from gateway.chat.profiles import Profiles
 from gateway.decisions import Decisions, NoDecisions
-from gateway.documents import Documents, NoDocuments
 from gateway.gap_groups import GapGroups, NoGapGroups
-from gateway.keeper import Keeper
+from gateway.keeping.keeper import Keeper
 from gateway.keys import Keys
 from gateway.open_answers import OpenAnswers
-from gateway.passages import NoPassages, Passages
-from gateway.profiles import Profiles
 from gateway.request import Options
 from gateway.speculation import Speculation
 from gateway.sse import SseSettings
 from gateway.telemetry import Telemetry
-from gateway.upload import UPLOAD_BYTES
+from gateway.uploads.documents import Documents, NoDocuments
+from gateway.uploads.passages import NoPassages, Passages
+from gateway.uploads.upload import UPLOAD_BYTES
 from grading.ports import Grader
 from streaming.answer import Parts
 from streaming.budget import Limits, Verify

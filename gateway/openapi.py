@@ -10,15 +10,20 @@ from typing import Any, Final
 from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
-from gateway import document_routes, gap_groups, gap_routes, metrics_route, models_route, passages, resume
-from gateway.chat_completions import ChatBody, ChatCompletions
-from gateway.idempotency import KEY_LIMIT
+from gateway import gap_groups, gap_routes
+from gateway.chat import models_route
+from gateway.chat.completions import ChatBody, ChatCompletions
+from gateway.chat.ui_chat import UiChat, UiChatBody
+from gateway.keeping import resume
+from gateway.keeping.idempotency import KEY_LIMIT
 from gateway.native_form import NativeForm
+from gateway.observing import metrics_route
 from gateway.openapi_schemas import BODIES, EVENTS, TEXT, Schema, ref
 from gateway.problems import send_json
 from gateway.request import COLLECTION_LIMIT, AnswerBody
-from gateway.ui_chat import UiChat, UiChatBody
-from gateway.upload import DocumentBody
+from gateway.uploads import passages
+from gateway.uploads import routes as document_routes
+from gateway.uploads.upload import DocumentBody
 
 ROUTE: Final = "/openapi.json"
 REQUESTS: Final[Mapping[str, type[BaseModel]]] = {

@@ -19,16 +19,16 @@ from pydantic_settings import (
 
 from gateway.admission import Bounds
 from gateway.graders import BY_A_SERVICE, ON_THE_MODELS_HERE, GraderName
-from gateway.keeper import GRACE_S, KEEP_S
-from gateway.metric_names import Names
+from gateway.keeping.keeper import GRACE_S, KEEP_S
+from gateway.observing.metric_names import Names
+from gateway.observing.request_log import LogFormat
 from gateway.policy_settings import policy_of, policy_rows
 from gateway.profile_settings import ProfileTable, require_different_names
 from gateway.providers.script import Script
-from gateway.request_log import LogFormat
 from gateway.source_settings import SourceTable, require_different, with_variables
 from gateway.speculation import Speculate, Terms
 from gateway.telemetry import exports_metrics, exports_traces
-from gateway.upload import UPLOAD_BYTES
+from gateway.uploads.upload import UPLOAD_BYTES
 from grading.correct import Policy
 from grading.routing import Router, adaptive, always
 from retrieval.ports import SearchMode

@@ -56,7 +56,7 @@ class _Opened:
                 return HttpRetriever(table.name, service_of(table), await self._http(), limit_s=table.limit_s)
 
     async def _postgres(self, table: PostgresTable) -> Retriever:
-        from gateway.traced_pool import TracedPool
+        from gateway.observing.traced_pool import TracedPool
         from retrieval.elsewhere import Elsewhere
         from retrieval.pool import open_pool
         from retrieval.postgres import PostgresRetriever
@@ -67,7 +67,7 @@ class _Opened:
         return Elsewhere(there, collection=table.collection, prefix=table.name)
 
     async def _view(self, table: ViewTable) -> Retriever:
-        from gateway.traced_pool import TracedPool
+        from gateway.observing.traced_pool import TracedPool
         from retrieval.pool import open_pool
         from retrieval.view import View, ViewRetriever
 

@@ -15,12 +15,12 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from gateway import conventions as names
-from gateway.metric_names import SPANS_LOST, Names
-from gateway.metrics import Metrics
-from gateway.request_trace import RequestTrace
-from gateway.span_delivery import Delivery, Losses
-from gateway.spans import OpenSpan, Quiet
+from gateway.observing import conventions as names
+from gateway.observing.metric_names import SPANS_LOST, Names
+from gateway.observing.metrics import Metrics
+from gateway.observing.request_trace import RequestTrace
+from gateway.observing.span_delivery import Delivery, Losses
+from gateway.observing.spans import OpenSpan, Quiet
 
 SERVICE = "optimistic-gateway"  # unless OTEL_SERVICE_NAME says otherwise
 FLUSH_LIMIT_S = 2.0  # of a pod's grace of 30 s; the SDK's own shutdown waits all 30 for a dead collector

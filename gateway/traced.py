@@ -5,11 +5,11 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import TypeVar
 
-from gateway import conventions as names
-from gateway.answer_trace import DraftTrace
-from gateway.outgoing import under
-from gateway.request_trace import RequestTrace
-from gateway.spans import Value, Work, type_of
+from gateway.observing import conventions as names
+from gateway.observing.answer_trace import DraftTrace
+from gateway.observing.outgoing import under
+from gateway.observing.request_trace import RequestTrace
+from gateway.observing.spans import Value, Work, type_of
 from grading.cascade import Cascade
 from grading.grade import Grade
 from grading.ports import Claim, Grader, Rewriter, Verifier

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 
 from gateway.admission import Admission
+from gateway.chat.profiles import Profiles
+from gateway.chat.profiles_of import Models, profiles_of
 from gateway.decisions import Decisions, NoDecisions
-from gateway.documents import NoDocuments, StoredDocuments
 from gateway.gap_groups import GapGroups, NoGapGroups
 from gateway.graders import Available, GraderName, grader_of, graders_of
 from gateway.house import House
-from gateway.keeper import Keeper, Keeping, open_keeper
+from gateway.keeping.keeper import Keeper, Keeping, open_keeper
 from gateway.keys import Keys
 from gateway.library import AnyCollection, KnownCollections
-from gateway.metric_names import POOL, WAITING
+from gateway.observing.metric_names import POOL, WAITING
 from gateway.open_answers import OpenAnswers
-from gateway.passages import NoPassages, StoredPassages
-from gateway.profiles import Profiles
-from gateway.profiles_of import Models, profiles_of
 from gateway.settings import Settings
 from gateway.sources import open_sources
 from gateway.speculation import Speculation
 from gateway.sse import SseSettings
 from gateway.telemetry import Telemetry
+from gateway.uploads.documents import NoDocuments, StoredDocuments
+from gateway.uploads.passages import NoPassages, StoredPassages
 from grading.calibrate import Calibration, default_calibration
 from grading.correct import Fields
 from grading.ports import Grader, Rewriter, Verifier
@@ -205,7 +205,7 @@ def _keeper(settings: Settings, books: Library | None) -> AbstractAsyncContextMa
     keeping = Keeping(settings.resume_grace_s, settings.resume_keep_s)
     if books is None or not settings.shares_recordings:
         return open_keeper(keeping)
-    from gateway.stored_recordings import StoredRecordings
+    from gateway.keeping.stored_recordings import StoredRecordings
 
     return open_keeper(keeping, StoredRecordings(books.pool))
 
@@ -236,7 +236,7 @@ async def _evidence(settings: Settings, stack: AsyncExitStack) -> "tuple[Evidenc
     await books.store.check(books.embedder)
 
     from gateway.gaps import PostgresGaps
-    from gateway.traced_pool import TracedPool
+    from gateway.observing.traced_pool import TracedPool
     from retrieval.postgres import PostgresRetriever
 
     reranker = None if models is None else models.reranker
@@ -319,7 +319,7 @@ async def _calibrations(books: Library | None) -> dict[str, dict[str, Calibratio
     """What `gateway calibrate --store` has stored, by grader and collection."""
     if books is None:
         return {}
-    from gateway.calibrations import PostgresCalibrations
+    from gateway.evaluation.calibrations import PostgresCalibrations
 
     stored = PostgresCalibrations(books.pool)
     return {name: await stored.newest(grader=name) for name in ("calibrated", "score")}

@@ -57,7 +57,7 @@ def bench(
     from gateway.bench.figures import table as lined
     from gateway.bench.run import Plan
     from gateway.cli import USAGE, run_or_exit, stop
-    from gateway.report_command import seconds_of
+    from gateway.reporting.command import seconds_of
 
     since_s = seconds_of(since)
     if since_s is None:

@@ -9,7 +9,7 @@ from gateway.bench.shown import COLOURS
 from gateway.evaluation import letters
 from gateway.evaluation.picture import BLACK, BLUE, GREY, Canvas
 from gateway.evaluation.shown import aligned
-from gateway.report_shown import write
+from gateway.reporting.shown import write
 
 EDGE, WIDE, HIGH, GAP, NAMES = 24, 420, 280, 70, 70  # pixels
 PANELS = (("clean", "p50"), ("failure path", "p99"))

@@ -9,7 +9,7 @@ from gateway.bench.outcome import RATIOS
 from gateway.evaluation import letters
 from gateway.evaluation.picture import BLACK, BLUE, GREY, Canvas, Colour
 from gateway.evaluation.shown import aligned
-from gateway.report_shown import write
+from gateway.reporting.shown import write
 
 PERCENTILES = ("p50", "p95", "p99")
 DRAWN = ("clean", "failure path", "all")

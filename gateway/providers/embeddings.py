@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import httpx2
 
-from gateway import outgoing
+from gateway.observing import outgoing
 from retrieval.faults import EmbeddingFailed
 from retrieval.ports import Vector
 

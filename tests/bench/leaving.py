@@ -13,10 +13,10 @@ from anyio.abc import SocketStream
 
 from gateway.app import application
 from gateway.bench.figures import Json, Line, machine, report, spread
-from gateway.documents import StoredDocuments
 from gateway.gaps import PostgresGaps
-from gateway.keeper import Keeper, Keeping, open_keeper
-from gateway.stored_recordings import StoredRecordings
+from gateway.keeping.keeper import Keeper, Keeping, open_keeper
+from gateway.keeping.stored_recordings import StoredRecordings
+from gateway.uploads.documents import StoredDocuments
 from retrieval.pool import Pool, open_pool
 from retrieval.store import PassageStore
 from tests.support.census import Counter, OpenSpans

@@ -9,9 +9,9 @@ from pathlib import Path
 import anyio
 
 from gateway.bench.figures import Json, Line, machine, report, spread
-from gateway.keeper import open_keeper
+from gateway.keeping.keeper import open_keeper
+from gateway.keeping.stored_recordings import StoredRecordings
 from gateway.providers.script import Script
-from gateway.stored_recordings import StoredRecordings
 from retrieval.pool import open_pool
 from tests.support.clients import ask
 from tests.support.cut_client import read_with_cuts

@@ -65,7 +65,7 @@ async def test_a_search_that_is_corrected_is_shown_as_it_happens_and_nothing_of_
 
 @dataclass(frozen=True, slots=True)
 class Shelved:
-    """Passages whole (gateway.passages.Passages)."""
+    """Passages whole (gateway.uploads.passages.Passages)."""
 
     text: str
 

@@ -8,9 +8,9 @@ import anyio
 import pytest
 from playwright.async_api import Browser, expect
 
-from gateway.documents import Before, Finished, Reading, Step
 from gateway.house import House
-from gateway.upload import Upload
+from gateway.uploads.documents import Before, Finished, Reading, Step
+from gateway.uploads.upload import Upload
 from retrieval.faults import CollectionNotFound, DocumentUnreadable
 from retrieval.store import StoredDocument
 from tests.support.browser import visit
@@ -33,7 +33,7 @@ DROP = """([names, text]) => {
 
 @dataclass(slots=True)
 class Shelf:
-    """Documents in memory (gateway.documents.Documents); `go` lets the ingest that waits half-way go on."""
+    """Documents in memory (gateway.uploads.documents.Documents); `go` lets the ingest that waits half-way go on."""
 
     stored: dict[str, StoredDocument] = field(default_factory=dict)
     go: anyio.Event = field(default_factory=anyio.Event)

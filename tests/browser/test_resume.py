@@ -7,7 +7,7 @@ import pytest
 from anyio import abc
 from playwright.async_api import Browser, Route, expect
 
-from gateway.keeper import open_keeper
+from gateway.keeping.keeper import open_keeper
 from gateway.providers.script import Script
 from gateway.providers.scripted import ScriptedGenerator
 from tests.support.browser import visit

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from gateway.request_trace import RequestTrace
+from gateway.observing.request_trace import RequestTrace
+from gateway.observing.traced_pool import TracedPool
 from gateway.traced import TracedRetriever
-from gateway.traced_pool import TracedPool
 from retrieval.faults import CollectionNotFound
 from retrieval.passage import Passage
 from retrieval.pool import Connection, open_pool

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway.request_trace import RequestTrace
+from gateway.observing.request_trace import RequestTrace
 from gateway.traced import TracedGenerator, TracedGrader, TracedReranker, TracedRetriever, traced
 from grading.grade import Grade, Verdict
 from retrieval.passage import Passage

@@ -14,7 +14,7 @@ import pytest
 from opentelemetry import trace as otel
 from opentelemetry.sdk.trace import TracerProvider
 
-from gateway.openmetrics import MetricsText, parsed
+from gateway.observing.openmetrics import MetricsText, parsed
 from gateway.telemetry import Telemetry
 from streaming.ask import Ask
 from streaming.facts import AttemptBegan, AttemptEnded, DraftClosed, DraftStarted, Ended, Fact

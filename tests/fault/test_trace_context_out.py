@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx2
 import pytest
 
-from gateway import outgoing
-from gateway.outgoing import under
+from gateway.observing import outgoing
+from gateway.observing.outgoing import under
 from gateway.providers.claude.client import open_client, post_message
 from gateway.providers.embeddings import HttpEmbedder
 from gateway.providers.search.retriever import HttpRetriever

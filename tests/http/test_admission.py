@@ -12,7 +12,7 @@ from gateway.admission import Admission, Bounds
 from gateway.answers import Answers
 from gateway.exchange import Exchange
 from gateway.house import House
-from gateway.keeper import open_keeper
+from gateway.keeping.keeper import open_keeper
 from gateway.keys import Keys
 from gateway.native_form import NativeForm
 from gateway.settings import read_settings

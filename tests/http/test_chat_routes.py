@@ -8,9 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from gateway.chat.profiles import Profile, Profiles
 from gateway.keys import Keys
 from gateway.library import AnyCollection
-from gateway.profiles import Profile, Profiles
 from gateway.request import Options
 from retrieval.faults import CollectionNotFound
 from tests.support.clients import client

@@ -10,10 +10,10 @@ import anyio
 import httpx2
 import pytest
 
-from gateway.document_routes import AT_ONCE, DocumentsRoute
-from gateway.documents import StoredDocuments
 from gateway.keys import Keys
-from gateway.multipart import FIELD_LIMIT_BYTES, FILES_LIMIT
+from gateway.uploads.documents import StoredDocuments
+from gateway.uploads.multipart import FIELD_LIMIT_BYTES, FILES_LIMIT
+from gateway.uploads.routes import AT_ONCE, DocumentsRoute
 from retrieval.pool import Pool, open_pool
 from retrieval.ports import Query, SearchMode, Vector
 from retrieval.postgres import PostgresRetriever

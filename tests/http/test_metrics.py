@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 import anyio
 import pytest
 
-from gateway.openmetrics import OPENMETRICS, parsed
+from gateway.observing.openmetrics import OPENMETRICS, parsed
 from tests.support.clients import ask, client
 from tests.support.gateway_app import Running, eventually, running, scripted_house
 from tests.support.raw_client import read_until, request_bytes

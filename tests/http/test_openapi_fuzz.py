@@ -10,9 +10,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gateway.documents import StoredDocuments
 from gateway.gaps import PostgresGaps
-from gateway.passages import StoredPassages
+from gateway.uploads.documents import StoredDocuments
+from gateway.uploads.passages import StoredPassages
 from retrieval.pool import open_pool
 from retrieval.store import PassageStore
 from tests.support.embedders import HashingEmbedder

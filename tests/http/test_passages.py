@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.keys import Keys
-from gateway.passages import StoredPassages
+from gateway.uploads.passages import StoredPassages
 from retrieval.pool import Pool, open_pool
 from retrieval.store import PassageStore
 from tests.support.clients import client

@@ -13,11 +13,11 @@ import httpx2
 import pytest
 
 from gateway.house import House
-from gateway.keeper import Keeper, Keeping, open_keeper
+from gateway.keeping.keeper import Keeper, Keeping, open_keeper
+from gateway.keeping.recordings import Recordings
 from gateway.keys import Keys
 from gateway.providers.script import Script
 from gateway.providers.scripted import ScriptedGenerator
-from gateway.recordings import Recordings
 from streaming.ports import Prompt
 from tests.support.clients import ask, client
 from tests.support.cut_client import read_with_cuts

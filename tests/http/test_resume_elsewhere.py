@@ -11,10 +11,10 @@ import anyio
 import psycopg
 import pytest
 
-from gateway.keeper import Keeping, open_keeper
+from gateway.keeping.keeper import Keeping, open_keeper
+from gateway.keeping.recordings import Claim
+from gateway.keeping.stored_recordings import StoredRecordings
 from gateway.providers.script import Script
-from gateway.recordings import Claim
-from gateway.stored_recordings import StoredRecordings
 from retrieval.pool import open_pool
 from tests.support.clients import ask, client
 from tests.support.cut_client import Read, read_with_cuts

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gateway.keeper import open_keeper
+from gateway.keeping.keeper import open_keeper
+from gateway.keeping.stored_recordings import StoredRecordings
 from gateway.keys import Keys
 from gateway.providers.scripted import ScriptedGenerator
-from gateway.stored_recordings import StoredRecordings
 from retrieval.pool import open_pool
 from tests.support.clients import ask, client
 from tests.support.gateway_app import Spans, eventually, running, scripted_house

@@ -10,8 +10,8 @@ import anyio
 import pytest
 from typer.testing import CliRunner, Result
 
-from gateway.calibrations import PostgresCalibrations
 from gateway.cli import cli
+from gateway.evaluation.calibrations import PostgresCalibrations
 from gateway.graders import Available, grader_of, graders_of
 from grading.calibrate import Calibration, default_calibration
 from grading.calibrated import CalibratedGrader

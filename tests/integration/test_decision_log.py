@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gateway import decision_log
-from gateway.calibrations import PostgresCalibrations
 from gateway.cli import cli
 from gateway.decision_log import DecisionLog, DecisionReader, open_decision_log
 from gateway.decisions import Decision, Seen
+from gateway.evaluation.calibrations import PostgresCalibrations
 from grading.grade import Verdict
 from retrieval.passage import Passage
 from retrieval.pool import Pool, open_pool

@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 from gateway import decision_log
 from gateway.cli import cli
 from gateway.decision_log import open_decision_log
-from gateway.metric_names import BUCKETS_S, POOL
-from gateway.openmetrics import MetricsText
+from gateway.observing.metric_names import BUCKETS_S, POOL
+from gateway.observing.openmetrics import MetricsText
 from gateway.telemetry import Telemetry
 from retrieval.pool import open_pool
 from tests.support.clients import ask

@@ -18,10 +18,10 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from gateway.metric_names import BUCKETS_S
-from gateway.openmetrics import OPENMETRICS, parsed
-from gateway.report import FAILURE_PATH, Report
-from gateway.report_prometheus import seen_in
+from gateway.observing.metric_names import BUCKETS_S
+from gateway.observing.openmetrics import OPENMETRICS, parsed
+from gateway.reporting.from_prometheus import seen_in
+from gateway.reporting.report import FAILURE_PATH, Report
 from tests.support.clients import client, events_of
 from tests.support.gateway_process import ROOT, gateway_process
 from tests.support.jaeger_stack import Stack, free_port, stack

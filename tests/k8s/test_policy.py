@@ -5,8 +5,9 @@ from itertools import chain
 
 import pytest
 
-from gateway import decision_log, keeper, server, telemetry
-from gateway.metric_names import OURS, Kind
+from gateway import decision_log, server, telemetry
+from gateway.keeping import keeper
+from gateway.observing.metric_names import OURS, Kind
 from gateway.settings import PREFIX, Settings
 from tests.support.manifests import (
     COMPONENTS,

@@ -8,19 +8,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from starlette.datastructures import QueryParams
 
-from gateway import document_routes, gap_routes
-from gateway.chat_completions import ChatBody, ChatCompletions
+from gateway import gap_routes
+from gateway.chat.completions import ChatBody, ChatCompletions
+from gateway.chat.profiles import Profiles
+from gateway.chat.ui_chat import UiChat
 from gateway.cleaning import clean
-from gateway.document_routes import before_of, cursor
-from gateway.idempotency import key_of
+from gateway.keeping.idempotency import key_of
+from gateway.keeping.resume import Place, place_of
 from gateway.native_form import NativeForm
 from gateway.policy_settings import policy_rows
 from gateway.problems import BadLastEventId, InvalidRequest, ModelNotFound
-from gateway.profiles import Profiles
 from gateway.request import AnswerBody, OptionsBody
-from gateway.resume import Place, place_of
 from gateway.settings import Settings, SettingsInvalid, read_settings
-from gateway.ui_chat import UiChat
+from gateway.uploads import routes as document_routes
+from gateway.uploads.routes import before_of, cursor
 from grading.faults import GraderUnavailable, RewriterUnavailable, VerifierUnavailable
 from grading.replies import numbers_in, passages_grade_in, query_in, questions_in, verdicts_in
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from gateway.app import application
 from gateway.house import House
-from gateway.keeper import open_keeper
+from gateway.keeping.keeper import open_keeper
 from gateway.library import AnyCollection
 from gateway.providers.script import Script
 from gateway.providers.scripted import (

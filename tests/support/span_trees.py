@@ -10,8 +10,8 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from gateway.conventions import OUTCOME, Outcome
-from gateway.request_trace import RequestTrace
+from gateway.observing.conventions import OUTCOME, Outcome
+from gateway.observing.request_trace import RequestTrace
 from gateway.telemetry import Telemetry
 from gateway.traced import traced
 from streaming.answer import Parts, answer

@@ -11,7 +11,8 @@ from typing import Any, get_args
 import pytest
 from pydantic import AliasChoices
 
-from gateway import body, cli, conventions, request
+from gateway import body, cli, request
+from gateway.observing import conventions
 from gateway.providers.local.extractive import PREAMBLE
 from gateway.settings import CONFIG_VARIABLE, PREFIX, Settings, default_home
 from retrieval import chunk, documents, ingest, raw

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.idempotency import KEY_LIMIT, digest_of, key_of, owner_of
+from gateway.keeping.idempotency import KEY_LIMIT, digest_of, key_of, owner_of
 from gateway.problems import InvalidRequest
 
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from gateway.chat_completions import ChatCompletions, problem
-from gateway.messages import Message, newest, question_of
+from gateway.chat.completions import ChatCompletions, problem
+from gateway.chat.messages import Message, newest, question_of
+from gateway.chat.profiles import DEFAULT, Profile, Profiles
+from gateway.chat.ui_chat import UiChat
 from gateway.problems import InvalidRequest, ModelNotFound, Unauthorized
-from gateway.profiles import DEFAULT, Profile, Profiles
 from gateway.request import HISTORY_LIMIT, TURNS_LIMIT, Options
-from gateway.ui_chat import UiChat
 from retrieval.faults import RetrievalUnavailable
 from streaming.ports import Turn
 

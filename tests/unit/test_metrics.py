@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway import metric_names, request_log
-from gateway.answer_moments import Moments
 from gateway.decisions import Folding
-from gateway.metric_names import BUCKETS_S, Stage, chosen
-from gateway.metrics import Metrics
-from gateway.openmetrics import MetricsText, parsed
-from gateway.request_log import JsonLines, log_to
+from gateway.observing import metric_names, request_log
+from gateway.observing.answer_moments import Moments
+from gateway.observing.metric_names import BUCKETS_S, Stage, chosen
+from gateway.observing.metrics import Metrics
+from gateway.observing.openmetrics import MetricsText, parsed
+from gateway.observing.request_log import JsonLines, log_to
 from gateway.telemetry import Telemetry, exports_metrics
 from grading.grade import Grade, Verdict
 from streaming.ask import Ask

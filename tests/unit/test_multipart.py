@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.multipart import FIELDS_LIMIT, FILES_LIMIT, Multipart, Part, boundary_of
 from gateway.problems import BodyTooLarge, MalformedMultipart, WrongContentType
+from gateway.uploads.multipart import FIELDS_LIMIT, FILES_LIMIT, Multipart, Part, boundary_of
 
 BODY = (
     b'--b\r\ncontent-disposition: form-data; name="title"\r\n\r\nA t\xc3\xaftle\r\n'

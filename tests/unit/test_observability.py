@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway import conventions
-from gateway.metric_names import ALWAYS_SHOWN, BUCKETS_S, OURS, PATHS, Kind
+from gateway.observing import conventions
+from gateway.observing.metric_names import ALWAYS_SHOWN, BUCKETS_S, OURS, PATHS, Kind
 from tests.support.jaeger_stack import prometheus_config
 
 FILES = Path(__file__).resolve().parents[2] / "k8s" / "components" / "observability"

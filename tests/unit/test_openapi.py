@@ -8,15 +8,16 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gateway import gap_routes, ingest_wire, passages
+from gateway import gap_routes
 from gateway.app import application
-from gateway.document_routes import listing
-from gateway.documents import Finished
 from gateway.gap_groups import GapGroup
 from gateway.openapi import REQUESTS, document, plain
 from gateway.openapi_schemas import BODIES, EVENTS
 from gateway.problems import STATUS, InvalidRequest, body_of
 from gateway.problems import Field as BadField
+from gateway.uploads import passages, progress
+from gateway.uploads.documents import Finished
+from gateway.uploads.routes import listing
 from retrieval.faults import DocumentUnreadable
 from retrieval.store import StoredDocument, StoredPassage
 from streaming import events
@@ -90,8 +91,8 @@ def test_bodies_that_need_a_database_are_as_described() -> None:
         Finished("c.md", "unchanged", "d2"),
         Finished("b.md", "unreadable", fault=DocumentUnreadable("no")),
     )
-    validator("Taken").validate(ingest_wire.whole("default", taken, None))
-    validator("Taken").validate(ingest_wire.whole("default", taken[2:], DocumentUnreadable("no")))
+    validator("Taken").validate(progress.whole("default", taken, None))
+    validator("Taken").validate(progress.whole("default", taken[2:], DocumentUnreadable("no")))
     assert not validator("Taken").is_valid({"collection": "default"})
 
 

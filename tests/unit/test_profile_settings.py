@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.chat.profiles import DEFAULT, Profile
+from gateway.chat.profiles_of import profiles_of
 from gateway.graders import Available, GraderName
-from gateway.profiles import DEFAULT, Profile
-from gateway.profiles_of import profiles_of
 from gateway.request import Options
 from gateway.settings import SettingsInvalid, read_settings
 from grading.ports import Grader

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.recording import PIECE_BYTES, Chunk, Recording
-from gateway.recordings import Stored, piece_of
-from gateway.replay import ReplayFrames, Whole, parsed
+from gateway.keeping.recording import PIECE_BYTES, Chunk, Recording
+from gateway.keeping.recordings import Stored, piece_of
+from gateway.keeping.replay import ReplayFrames, Whole, parsed
 from streaming.events import Done, Failed, Path, Reason, Refusal, Started, Status, Token
 from streaming.wire.native import Native
 

@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import cli
-from gateway.metric_names import BUCKETS_S
-from gateway.report import FAILURE_PATH, Report, Seen, Spread, quantile
-from gateway.report_command import seconds_of
-from gateway.report_prometheus import Sample, seen_in
-from gateway.report_shown import picture, table
+from gateway.observing.metric_names import BUCKETS_S
+from gateway.reporting.command import seconds_of
+from gateway.reporting.from_prometheus import Sample, seen_in
+from gateway.reporting.report import FAILURE_PATH, Report, Seen, Spread, quantile
+from gateway.reporting.shown import picture, table
 
 BOUNDS = (*BUCKETS_S, math.inf)
 

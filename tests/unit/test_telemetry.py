@@ -12,7 +12,7 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, StatusCode, TraceFlags
 
-from gateway.spans import TEXT_LIMIT
+from gateway.observing.spans import TEXT_LIMIT
 from gateway.telemetry import Telemetry, exports_traces
 from gateway.traced import traced
 from retrieval.ports import Query
@@ -294,7 +294,7 @@ async def test_telemetry_that_fails_costs_one_line_in_the_log_and_no_answer(capl
     await telemetry.aclose()
 
     assert paths == [Path.CLEAN] * 3
-    assert troubles(caplog) == [(logging.ERROR, "gateway.spans")]
+    assert troubles(caplog) == [(logging.ERROR, "gateway.observing.spans")]
 
 
 @pytest.mark.anyio

@@ -3,7 +3,7 @@
 import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from gateway.spans import WORDS_LIMIT
+from gateway.observing.spans import WORDS_LIMIT
 from gateway.telemetry import Telemetry
 from grading.grade import Grade, Verdict
 from streaming.allowance import Allowance

@@ -19,7 +19,7 @@ from anthropic import (
     Timeout,
 )
 
-from gateway import outgoing
+from gateway.observing import outgoing
 from gateway.providers.claude.faults import fault_of_status, unavailable
 from streaming.faults import AnswerIncomplete, GeneratorFault
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ClaudeModels:
-    """Makes what generates and what grades with a model (gateway.profiles_of.Models)."""
+    """Makes what generates and what grades with a model (gateway.chat.profiles_of.Models)."""
 
     def __init__(self, client: "AsyncAnthropic") -> None:
         self._client = client

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import httpx2
 
-from gateway import outgoing
+from gateway.observing import outgoing
 from gateway.providers.search.plain import plain, same_page, web_address
 from gateway.providers.search.service import Nonsense, Request, Result, Service
 from retrieval.cleaning import storable

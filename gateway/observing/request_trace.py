@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from opentelemetry.trace import Tracer
 
-from gateway import conventions as names
-from gateway import request_log
-from gateway.answer_trace import OUTCOMES, AnswerTrace, DraftTrace, Models, VerifyTrace
-from gateway.conventions import Outcome
 from gateway.decisions import Decision, Decisions, Folding, NoDecisions
-from gateway.metrics import AnswerMetrics, Metrics
-from gateway.spans import OpenSpan, Quiet, Work
+from gateway.observing import conventions as names
+from gateway.observing import request_log
+from gateway.observing.answer_trace import OUTCOMES, AnswerTrace, DraftTrace, Models, VerifyTrace
+from gateway.observing.conventions import Outcome
+from gateway.observing.metrics import AnswerMetrics, Metrics
+from gateway.observing.spans import OpenSpan, Quiet, Work
 from retrieval.ports import Query
 from streaming.ask import Ask
 from streaming.events import Path

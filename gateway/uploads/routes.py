@@ -14,11 +14,9 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.types import Receive, Scope, Send
 
 from gateway.body import ClientGone, linger
-from gateway.documents import Before, Finished, Ingest, Step
 from gateway.exchange import Exchange, while_connected
 from gateway.gap_routes import utc
 from gateway.house import House
-from gateway.ingest_wire import End, IngestFrames, whole
 from gateway.problems import (
     DocumentNotFound,
     Field,
@@ -32,7 +30,9 @@ from gateway.problems import (
 )
 from gateway.request import clean_collection
 from gateway.sse import MEDIA_TYPE, stream
-from gateway.upload import Upload, uploaded
+from gateway.uploads.documents import Before, Finished, Ingest, Step
+from gateway.uploads.progress import End, IngestFrames, whole
+from gateway.uploads.upload import Upload, uploaded
 from retrieval.faults import GatewayFault
 from streaming.halt import Halt
 from streaming.wire.format import Json

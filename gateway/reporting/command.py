@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from gateway.report import Seen
+    from gateway.reporting.report import Seen
     from gateway.settings import Settings
 
 SPAN = re.compile(r"(\d+)([smhd])")
@@ -35,9 +35,9 @@ def report(
     picture: Picture = None,
 ) -> None:
     """Show where the time goes: p50, p95 and p99 by path and stage, rates, and what was thrown away."""
-    from gateway import report_shown
     from gateway.cli import USAGE, run_or_exit, settings_or_exit, stop
-    from gateway.report import Report
+    from gateway.reporting import shown as report_shown
+    from gateway.reporting.report import Report
 
     since_s = seconds_of(since)
     if since_s is None:
@@ -59,10 +59,10 @@ def seconds_of(span: str) -> float | None:
 
 async def _seen(settings: "Settings", prometheus: str | None, gateway: str | None, since_s: float) -> "Seen":
     if prometheus is not None or gateway is not None:
-        from gateway.report_prometheus import seen_at_gateway, seen_by_prometheus
+        from gateway.reporting.from_prometheus import seen_at_gateway, seen_by_prometheus
 
         return await (seen_by_prometheus(prometheus, since_s) if prometheus else seen_at_gateway(str(gateway)))
-    from gateway.report_log import seen_in_log
+    from gateway.reporting.from_log import seen_in_log
     from gateway.wiring import database_url
     from retrieval.pool import open_pool
     from retrieval.schema import migrate

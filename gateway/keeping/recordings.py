@@ -7,7 +7,7 @@ from typing import Protocol
 
 import anyio
 
-from gateway.recording import Chunk, Piece, lost
+from gateway.keeping.recording import Chunk, Piece, lost
 from retrieval.faults import RetrievalUnavailable
 
 POLL_S, POLL_MOST_S = 0.05, 0.4  # between two looks at an answer that another server gives; longer while nothing comes
@@ -97,7 +97,7 @@ class Recordings(Protocol):
 
 
 class SharedSource:
-    """The frames of an answer that another server gives or gave (gateway.recording.Source): looked for again and again.
+    """The frames of an answer that another server gives or gave (gateway.keeping.recording.Source): looked for again and again.
 
     No connection is held meanwhile. A database that is away is waited for; so is a server that comes back with it.
     """

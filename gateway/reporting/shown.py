@@ -5,7 +5,7 @@ from math import isfinite, log10
 from gateway.evaluation import letters
 from gateway.evaluation.picture import BLACK, BLUE, GREY, Canvas, Colour
 from gateway.evaluation.shown import aligned
-from gateway.report import FAILURE_PATH, PATHS, STAGES, Report
+from gateway.reporting.report import FAILURE_PATH, PATHS, STAGES, Report
 
 LINES = (*PATHS, FAILURE_PATH)
 AMBER: Colour = (190, 110, 0)

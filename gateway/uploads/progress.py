@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from anyio.abc import ObjectReceiveStream
 
-from gateway.documents import Finished, Reading, Step
 from gateway.problems import body_of
+from gateway.uploads.documents import Finished, Reading, Step
 from retrieval.faults import GatewayFault
 from streaming.wire.format import PING, Json, dumps
 

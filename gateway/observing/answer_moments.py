@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from gateway.metric_names import Stage
-from gateway.slow_answers import Part
+from gateway.observing.metric_names import Stage
+from gateway.observing.slow_answers import Part
 from streaming.facts import (
     AttemptBegan,
     AttemptEnded,

@@ -3,7 +3,7 @@
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from gateway.chat_completions import problem
+from gateway.chat.completions import problem
 from gateway.house import House
 from gateway.problems import headers_of, send_json, status_of
 from retrieval.faults import GatewayFault

@@ -10,9 +10,12 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.exchange import Exchange
 from gateway.house import House
-from gateway.idempotency import HEADER as KEY_HEADER
-from gateway.idempotency import digest_of, key_of, owner_of
-from gateway.keeper import Keeper
+from gateway.keeping.idempotency import HEADER as KEY_HEADER
+from gateway.keeping.idempotency import digest_of, key_of, owner_of
+from gateway.keeping.keeper import Keeper
+from gateway.keeping.recording import Recording
+from gateway.keeping.recordings import Held
+from gateway.keeping.replay import Replay
 from gateway.problems import (
     AnswerNotFound,
     BadLastEventId,
@@ -22,9 +25,6 @@ from gateway.problems import (
     send_json,
     status_of,
 )
-from gateway.recording import Recording
-from gateway.recordings import Held
-from gateway.replay import Replay
 from retrieval.faults import GatewayFault
 
 log = logging.getLogger(__name__)

@@ -82,7 +82,7 @@ def show(found: Fit, seed: int, picture: Path | None) -> None:
 
 async def store(settings: Settings, model: Calibration, collection: str, grader: Fitted) -> None:
     """Keeps the calibration with its collection. Raises RetrievalUnavailable or what a database that cannot start raises."""
-    from gateway.calibrations import PostgresCalibrations
+    from gateway.evaluation.calibrations import PostgresCalibrations
     from gateway.wiring import database_url
     from retrieval.pool import open_pool
     from retrieval.schema import migrate
@@ -100,7 +100,7 @@ async def calibrate(
 ) -> Calibration:
     """Fits, shows, writes and stores, as the options say."""
     if options.from_log:
-        from gateway.logged_calibration import fitted_from_log
+        from gateway.evaluation.logged_calibration import fitted_from_log
 
         found = await fitted_from_log(settings, options)
     else:

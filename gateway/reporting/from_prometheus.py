@@ -5,10 +5,10 @@ from math import inf, isnan
 
 import httpx2
 
-from gateway import metric_names as table
-from gateway.metric_names import Kind, Metric
-from gateway.openmetrics import parsed
-from gateway.report import FAILURE_PATH, PATHS, Seen, Spread
+from gateway.observing import metric_names as table
+from gateway.observing.metric_names import Kind, Metric
+from gateway.observing.openmetrics import parsed
+from gateway.reporting.report import FAILURE_PATH, PATHS, Seen, Spread
 from retrieval.faults import GatewayFault
 
 LIMIT_S = 30.0

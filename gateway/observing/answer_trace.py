@@ -7,9 +7,9 @@ from types import TracebackType
 
 from opentelemetry.trace import SpanKind
 
-from gateway import conventions as names
-from gateway.conventions import Outcome
-from gateway.spans import OpenSpan, Value, type_of
+from gateway.observing import conventions as names
+from gateway.observing.conventions import Outcome
+from gateway.observing.spans import OpenSpan, Value, type_of
 from retrieval.ports import Query
 from streaming.ask import Ask
 from streaming.events import Path

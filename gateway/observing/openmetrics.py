@@ -19,8 +19,8 @@ from opentelemetry.sdk.metrics.export import (
     Sum,
 )
 
-from gateway.metric_names import BUCKETS_S, Kind
-from gateway.metric_names import Metric as Known
+from gateway.observing.metric_names import BUCKETS_S, Kind
+from gateway.observing.metric_names import Metric as Known
 
 OPENMETRICS = "application/openmetrics-text"
 OPENMETRICS_TYPE = f"{OPENMETRICS}; version=1.0.0; charset=utf-8"

@@ -4,8 +4,8 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from gateway.house import House
-from gateway.metric_names import ALWAYS_SHOWN
-from gateway.openmetrics import OPENMETRICS_TYPE, PLAIN_TYPE, MetricsText, wants_openmetrics
+from gateway.observing.metric_names import ALWAYS_SHOWN
+from gateway.observing.openmetrics import OPENMETRICS_TYPE, PLAIN_TYPE, MetricsText, wants_openmetrics
 from gateway.problems import send_json
 
 ROUTE = "/metrics"

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from gateway.calibration import Fit, Options, with_figures
+from gateway.evaluation.calibration import Fit, Options, with_figures
 from gateway.evaluation.judging import RISING_SIGNALS
 from gateway.evaluation.sufficiency import Judged
 from gateway.problems import InvalidRequest

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from gateway.chat.profiles import Profile, Profiles
 from gateway.graders import Available, GraderName, grader_of
 from gateway.profile_settings import ProfileTable
-from gateway.profiles import Profile, Profiles
 from gateway.request import Options
 from grading.ports import Grader
 from streaming.ports import Generator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from anyio import to_thread
 
-from gateway.upload import Incoming, Upload
+from gateway.uploads.upload import Incoming, Upload
 from retrieval.faults import CollectionNotFound, DatabaseMissing, DocumentUnreadable, GatewayFault
 from retrieval.ports import Embedder
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.recording import Chunk
-from gateway.recordings import LOST_S, Claim, Held, State, Stored
+from gateway.keeping.recording import Chunk
+from gateway.keeping.recordings import LOST_S, Claim, Held, State, Stored
 from retrieval.pool import Connection, Pool
 
 CHUNKS_AT_ONCE = 500  # of one look; a reader comes again for the rest

@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from gateway.exchange import Exchange, while_connected
+from gateway.keeping.recording import END, Recording, Source
+from gateway.observing.request_trace import RequestTrace
 from gateway.problems import NO_RETRY, RETRY_AFTER_S, send_json, status_of_type
-from gateway.recording import END, Recording, Source
-from gateway.request_trace import RequestTrace
 from gateway.sse import SseSettings, stream
 from streaming.wire.format import PING, Json
 

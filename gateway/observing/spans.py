@@ -8,9 +8,9 @@ from typing import Self
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
-from gateway import conventions as names
 from gateway.cleaning import clean
-from gateway.conventions import Outcome
+from gateway.observing import conventions as names
+from gateway.observing.conventions import Outcome
 from retrieval.faults import GatewayFault
 
 TEXT_LIMIT = 128  # characters of a name or value; what is longer is not a label of ours

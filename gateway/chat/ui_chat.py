@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.answers import Asked
-from gateway.messages import MESSAGES_LIMIT, Message, question_of
+from gateway.chat.messages import MESSAGES_LIMIT, Message, question_of
+from gateway.chat.profiles import Profiles
 from gateway.native_form import whole
 from gateway.problems import InvalidRequest, body_of
-from gateway.profiles import Profiles
 from gateway.request import AnswerRequest, bad_fields
 from retrieval.faults import GatewayFault
 from streaming.wire import aisdk

@@ -15,7 +15,6 @@ from starlette.types import Receive, Scope
 
 from gateway.body import ClientGone, parse, read_json
 from gateway.cleaning import clean, is_blank
-from gateway.multipart import Multipart, Part, boundary_of
 from gateway.problems import BodyTooLarge, BodyTooSlow, InvalidRequest, MalformedJson, WrongContentType
 from gateway.problems import Field as BadField
 from gateway.request import (
@@ -30,6 +29,7 @@ from gateway.request import (
     invalid,
     shown,
 )
+from gateway.uploads.multipart import Multipart, Part, boundary_of
 from retrieval.passage import Scalar
 from retrieval.raw import KINDS, SIZE_LIMIT_BYTES, Raw, kind_of, too_large
 

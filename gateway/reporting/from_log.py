@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.report import FAILURE_PATH, NEVER, Seen, Spread
+from gateway.reporting.report import FAILURE_PATH, NEVER, Seen, Spread
 from retrieval.pool import Connection, Pool
 
 LIMIT_S = 60.0

@@ -13,10 +13,10 @@ from anyio import CancelScope
 from anyio.abc import TaskGroup, TaskStatus
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from gateway.keeping.recording import Recording, Source
+from gateway.keeping.recordings import Claim, Held, Recordings, SharedSource, State
 from gateway.open_answers import OpenAnswers
 from gateway.problems import IdempotencyKeyReused, TooManyKept
-from gateway.recording import Recording, Source
-from gateway.recordings import Claim, Held, Recordings, SharedSource, State
 from retrieval.faults import GatewayFault
 from streaming.attempt import Emit
 from streaming.events import Done, Event, Failed

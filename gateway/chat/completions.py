@@ -11,9 +11,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.answers import Asked
-from gateway.messages import MESSAGES_LIMIT, Message, question_of
+from gateway.chat.messages import MESSAGES_LIMIT, Message, question_of
+from gateway.chat.profiles import Profiles
 from gateway.problems import InvalidRequest, status_of
-from gateway.profiles import Profiles
 from gateway.request import AnswerRequest, bad_fields, invalid
 from retrieval.faults import GatewayFault
 from streaming.ask import Ask

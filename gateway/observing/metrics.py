@@ -14,12 +14,12 @@ from opentelemetry.sdk.metrics import AlwaysOnExemplarFilter, Counter, Histogram
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricReader, MetricsData
 from opentelemetry.sdk.resources import Resource
 
-from gateway import metric_names as table
-from gateway.answer_moments import Moments
 from gateway.decisions import Decision
-from gateway.metric_names import BUCKETS_S, Kind, Metric, Names
-from gateway.slow_answers import SlowAnswer, SlowAnswers
-from gateway.spans import Quiet
+from gateway.observing import metric_names as table
+from gateway.observing.answer_moments import Moments
+from gateway.observing.metric_names import BUCKETS_S, Kind, Metric, Names
+from gateway.observing.slow_answers import SlowAnswer, SlowAnswers
+from gateway.observing.spans import Quiet
 from streaming.events import Path
 from streaming.facts import Fact
 

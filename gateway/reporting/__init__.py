@@ -1,0 +1,1 @@
+"""The report: how long each path takes and how often, from whatever counted it."""

@@ -1,0 +1,1 @@
+"""Documents over HTTP: taken in, listed, read, removed."""
