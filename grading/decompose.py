@@ -1,9 +1,10 @@
-"""A question of several parts or several hops split into questions that one passage each can answer. Pure; a model may do it instead."""
+"""A question of several parts or several hops split into questions that one passage each can answer. Pure; a model behind
+grading.ports.Rewriter may do it instead.
+"""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from grading.standalone import Said, standalone
 from grading.words import content_words
@@ -12,28 +13,10 @@ MOST_PARTS = 4  # each is a search
 LONGEST_READ = 400  # characters; nothing longer is taken apart: the rules are for questions, and a page of names would take them seconds
 
 
-class Decomposer(Protocol):
-    """Splits a question. The local one is `LocalDecomposer`; a model behind this port may do better."""
-
-    async def decompose(self, question: str) -> tuple[str, ...]:
-        """The parts in the order in which they are to be answered, at most MOST_PARTS; the question alone when it has but one.
-
-        Each part stands alone, except that a later hop may need what an earlier one finds. Never empty for a question with content.
-        """
-        ...
-
-
-class LocalDecomposer:
-    """The rules of this file behind the port."""
-
-    async def decompose(self, question: str) -> tuple[str, ...]:
-        """As the port says; at once."""
-        return decompose(question)
-
-
 def decompose(question: str) -> tuple[str, ...]:
-    """The parts of a stand-alone question, as Decomposer promises.
+    """The parts of a stand-alone question in the order in which they are to be answered, at most MOST_PARTS; alone when it has but one.
 
+    Each part stands alone, except that a later hop may need what an earlier one finds. Never empty for a question with content.
     Read off its surface: several sentences or coordinated clauses that each ask; a comparison, asked once for each side; a noun described
     by a clause ("the team that Craig Westcarr played for"), asked for before the whole. One of more than LONGEST_READ characters is not
     taken apart.

@@ -4,7 +4,7 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import pytest
@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from gateway.cli import cli
 from gateway.evaluation.calibrations import PostgresCalibrations
-from gateway.graders import Available, grader_of, graders_of
+from gateway.graders import BY_A_SERVICE, Available, GraderName, grader_of, graders_of
 from grading.calibrate import Calibration, default_calibration
 from grading.calibrated import CalibratedGrader
 from grading.cascade import Cascade
@@ -91,7 +91,8 @@ def test_a_collection_with_a_calibration_of_its_own_has_a_grader_of_its_own() ->
 
 
 class Model:
-    name = "model"
+    def __init__(self, name: str = "model") -> None:
+        self.name = name
 
     async def grade(self, question: str, passages: tuple[Passage, ...]) -> Grade:
         return Grade(Verdict.SUFFICIENT, relevant=(1,), grader=self.name)
@@ -105,6 +106,13 @@ def test_several_graders_are_a_cascade_within_the_time_of_one_grade() -> None:
     assert [rung.grader.name for rung in grader.rungs] == ["score", "calibrated", "model"]
     assert [(rung.low, rung.high) for rung in grader.rungs[:2]] == [(0.1, 0.9)] * 2
     assert isinstance(grader.rungs[1].grader, CalibratedGrader)
+
+
+@pytest.mark.parametrize("name", get_args(GraderName))
+def test_every_name_that_the_setting_knows_is_a_grader_by_itself(name: GraderName) -> None:
+    available = Available(shared_models(), {each: Model(each) for each in BY_A_SERVICE})
+    own = {"cross-encoder": "reader"}
+    assert grader_of((name,), available, 10.0).name == own.get(name, name)
 
 
 def test_a_grader_that_can_be_sure_of_nothing_is_not_asked_before_another() -> None:

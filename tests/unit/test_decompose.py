@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.decompose import MOST_PARTS, LocalDecomposer, decompose
+from grading.decompose import MOST_PARTS, decompose
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,6 @@ def test_parts_come_in_the_order_in_which_they_are_answered(question: str, parts
 def test_more_parts_than_are_searched_for_are_left_out() -> None:
     question = " ".join(f"What is part{n}?" for n in range(9))
     assert len(decompose(question)) == MOST_PARTS
-
-
-@pytest.mark.anyio
-async def test_the_rules_stand_behind_the_port() -> None:
-    assert await LocalDecomposer().decompose("What is tea? What is coffee?") == ("What is tea?", "What is coffee?")
 
 
 @given(st.text(st.sampled_from("aA who? the of and that .,B1"), max_size=80))
