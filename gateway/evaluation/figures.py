@@ -7,12 +7,13 @@ for the same cases; the bootstrap draws whole groups (all cases of one question)
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import nan
 
 BINS = 10
 RESAMPLES = 1000
+CHANCE_DRAWS = 200
 DECIDED_PRECISION = 0.95
 
 
@@ -123,10 +124,24 @@ def reliability(cases: Sequence[Scored], bins: int = BINS) -> list[Bin]:
 def calibration_error(cases: Sequence[Scored], bins: int = BINS) -> float:
     """Expected calibration error: |said - true| averaged over parts of equal count, each weighing by its cases. NaN without cases.
 
-    Method: Naeini et al. 2015, with equal-count parts (Nguyen and O'Connor 2015). It is biased upwards: a perfect judge of 250 cases
-    has about .04 by chance.
+    Method: Naeini et al. 2015, with equal-count parts (Nguyen and O'Connor 2015). It is biased upwards, the more the fewer cases:
+    `error_by_chance` says by how much. Its bootstrap interval is so too, because a draw is noisier than the cases.
     """
     return _share(sum(part.count * abs(part.said - part.true) for part in reliability(cases, bins)), len(cases))
+
+
+def error_by_chance(cases: Sequence[Scored], seed: int, draws: int = CHANCE_DRAWS) -> Interval:
+    """The calibration error of a judge whose every probability is true, on as many cases: the mean of `draws`, and where 95 % of them lie.
+
+    No judge can be expected to have less. Labels are drawn from the probabilities, each case's by itself, which cases of one question
+    are not: the true spread is somewhat wider. NaN without cases.
+    """
+    draw = random.Random(seed)  # figures, not secrets
+    found = [
+        calibration_error([replace(case, label=draw.random() < case.p) for case in cases])
+        for _ in range(draws if cases else 0)
+    ]
+    return Interval(_share(sum(found), len(found)), percentile(found, 2.5), percentile(found, 97.5))
 
 
 def share_decided(cases: Sequence[Scored], precision: float = DECIDED_PRECISION) -> float:

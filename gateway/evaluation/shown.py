@@ -6,23 +6,30 @@ from typing import Any
 
 from gateway.evaluation.figures import Confusion
 from gateway.evaluation.grounding import GroundingFigures
-from gateway.evaluation.sufficiency import MEASURES, SufficiencyReport
+from gateway.evaluation.sufficiency import MEASURES, SetFigures, SufficiencyReport
 
 HEADINGS = ("AUC", "macro F1", "F1 not suff.", "precision", "recall", "ECE", "decided at .95", "cost")
 
 
 def sufficiency_table(found: SufficiencyReport, mode: str) -> str:
-    """A line for each set, with the 95 % interval under each figure, and the mean."""
-    lines: list[tuple[str, ...]] = [("set", "cases", *HEADINGS)]
+    """A line for each set, with the 95 % interval under each figure, then the mean and all cases as one set."""
+    lines: list[tuple[str, ...]] = [("set", "cases", *HEADINGS, "ECE by chance")]
     for each in found.sets:
-        figures = [each.figures[measure] for measure in MEASURES]
-        lines.append((each.name, f"{each.sufficient}/{each.cases}", *(f"{figure.value:.3f}" for figure in figures)))
-        lines.append(("", "", *(f"{figure.low:.2f}-{figure.high:.2f}" for figure in figures)))
+        lines += _set_lines(each)
     if len(found.sets) > 1:
-        lines.append(("mean", "", *(f"{found.mean(measure):.3f}" for measure in MEASURES)))
+        lines.append(("mean", "", *(f"{found.mean(measure):.3f}" for measure in MEASURES), ""))
+        lines += _set_lines(found.together)
     counts = "\n".join(f"{each.name}: {confusion_line(each.counts)}" for each in found.sets)
     head = f"Judged {mode}; sufficient from p = {found.threshold:.3f} on (one answer on junk = {found.cost_ratio:g} refusals)"
     return f"{head}\n\n{aligned(lines)}\n\n{counts}"
+
+
+def _set_lines(each: SetFigures) -> list[tuple[str, ...]]:
+    figures = [*(each.figures[measure] for measure in MEASURES), each.chance]
+    return [
+        (each.name, f"{each.sufficient}/{each.cases}", *(f"{figure.value:.3f}" for figure in figures)),
+        ("", "", *(f"{figure.low:.2f}-{figure.high:.2f}" for figure in figures)),
+    ]
 
 
 GROUNDING = {

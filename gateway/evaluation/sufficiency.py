@@ -13,6 +13,7 @@ from gateway.evaluation.figures import (
     auc,
     calibration_error,
     confusion,
+    error_by_chance,
     intervals,
     share_decided,
     three_way_macro_f1,
@@ -39,21 +40,25 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class SetFigures:
-    """The figures of one set at one threshold; `figures` by the names of MEASURES."""
+    """The figures of one set at one threshold; `figures` by the names of MEASURES. `chance` is the calibration error (`ece`) that a judge
+    with true probabilities would have on as many cases.
+    """
 
     name: str
     cases: int
     sufficient: int
     figures: Mapping[str, Interval]
     counts: Confusion
+    chance: Interval
     verdict_macro_f1: float
 
 
 @dataclass(frozen=True, slots=True)
 class SufficiencyReport:
-    """Every set's figures, and their mean over the sets, each weighing the same."""
+    """Every set's figures, and their mean over the sets, each weighing the same; `together` are those of all cases as one set."""
 
     sets: tuple[SetFigures, ...]
+    together: SetFigures
     threshold: float
     cost_ratio: float
 
@@ -61,13 +66,15 @@ class SufficiencyReport:
         return fsum(each.figures[measure].value for each in self.sets) / len(self.sets)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain figures (the mean of the sets) on top, the sets with intervals below; what is not a number is null."""
+        """Plain figures (the mean of the sets) on top, the sets with intervals below, then all as one; what is not a number is null."""
         return {
             **{measure: _number(self.mean(measure)) for measure in MEASURES},
+            "ece_by_chance": _number(fsum(each.chance.value for each in self.sets) / len(self.sets)),
             "threshold": self.threshold,
             "cost_ratio": self.cost_ratio,
             "cases": sum(each.cases for each in self.sets),
             "sets": {each.name: _set_json(each) for each in self.sets},
+            "together": _set_json(self.together),
         }
 
 
@@ -77,7 +84,8 @@ def report(judged: Sequence[Judged], threshold: float, cost_ratio: float, seed: 
     for each in judged:
         by_set[each.origin].append(each)
     sets = tuple(_figures(name, cases, threshold, cost_ratio, seed) for name, cases in by_set.items())
-    return SufficiencyReport(sets, threshold, cost_ratio)
+    together = sets[0] if len(sets) == 1 else _figures("together", list(judged), threshold, cost_ratio, seed)
+    return SufficiencyReport(sets, together, threshold, cost_ratio)
 
 
 def measures(threshold: float, cost_ratio: float) -> dict[str, Callable[[Sequence[Scored]], float]]:
@@ -102,6 +110,7 @@ def _figures(name: str, judged: list[Judged], threshold: float, cost_ratio: floa
         sufficient=sum(each.label for each in scored),
         figures=intervals(scored, measures(threshold, cost_ratio), seed, RESAMPLES),
         counts=confusion(scored, threshold),
+        chance=error_by_chance(scored, seed),
         verdict_macro_f1=three_way_macro_f1([(each.label, each.verdict) for each in judged]),
     )
 
@@ -111,10 +120,18 @@ def _set_json(each: SetFigures) -> dict[str, Any]:
         "cases": each.cases,
         "sufficient": each.sufficient,
         **{measure: _number(found.value) for measure, found in each.figures.items()},
+        "ece_by_chance": _number(each.chance.value),
         "verdict_macro_f1": _number(each.verdict_macro_f1),
         "confusion": asdict(each.counts),
-        "intervals": {measure: [_number(found.low), _number(found.high)] for measure, found in each.figures.items()},
+        "intervals": {
+            measure: [_number(found.low), _number(found.high)] for measure, found in intervals_of(each).items()
+        },
     }
+
+
+def intervals_of(each: SetFigures) -> dict[str, Interval]:
+    """Of every measure, and of the calibration error by chance."""
+    return {**each.figures, "ece_by_chance": each.chance}
 
 
 def _number(value: float) -> float | None:

@@ -15,6 +15,7 @@ from gateway.evaluation.figures import (
     auc,
     calibration_error,
     confusion,
+    error_by_chance,
     intervals,
     reliability,
     share_decided,
@@ -59,6 +60,17 @@ def test_a_judge_that_says_what_is_true_has_no_calibration_error() -> None:
     assert calibration_error(scored(*[(0.25, n % 4 == 0) for n in range(40)])) < 0.11
     assert calibration_error(scored(*[(1.0, True)] * 10, *[(0.0, False)] * 10)) == 0
     assert calibration_error(scored(*[(1.0, False)] * 10)) == 1
+
+
+def test_true_probabilities_have_an_error_by_chance_that_falls_with_the_number_of_cases() -> None:
+    few = scored(*[(n / 60, n % 2 == 0) for n in range(60)])
+    found = error_by_chance(few, seed=3)
+    assert 0 < found.low < found.value < found.high
+    assert found == error_by_chance(few, seed=3)
+    assert found == error_by_chance([Scored(each.p, not each.label, each.group) for each in few], seed=3)
+    assert error_by_chance(few * 16, seed=3).value == pytest.approx(found.value / 4, rel=0.2)
+    assert error_by_chance(scored((1.0, False), (0.0, True)), seed=3) == Interval(0.0, 0.0, 0.0)
+    assert isnan(error_by_chance([], seed=3).value)
 
 
 def test_the_parts_of_the_reliability_curve_hold_every_case_once() -> None:
@@ -109,6 +121,7 @@ def test_a_report_has_every_set_and_their_mean() -> None:
     assert [each.name for each in found.sets] == ["a", "b"]
     assert (told["auc"], told["cost"], told["cases"]) == (1.0, 0.0, 40)
     assert told["sets"]["a"]["intervals"]["auc"] == [1.0, 1.0]
+    assert (told["together"]["cases"], told["together"]["auc"]) == (40, 1.0)
     assert report(judged, 0.8, 5.0, seed=0) == found
 
 
