@@ -22,7 +22,9 @@ from grading.logistic import Vector, dot, logit, maximum, newton, sigmoid, stand
 from retrieval.faults import GatewayFault
 
 FORMAT = 1
-RIDGE = 4.0  # in cases: as strong as this many cases that say nothing about a weight; chosen by cross-validation, flat from 1 to 16
+# In cases: as strong as this many cases that say nothing about a weight. Chosen by the log loss of cases held out, over fits on 40 to 280
+# cases of each development set: at 40 it is .433 (at 4: .453), at 280 and above the same. A stronger one leaves few labels too timid.
+RIDGE = 1.0
 BOOTSTRAP_DRAWS = 40
 EDGE = 0.02
 FOLDS = 5
