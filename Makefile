@@ -58,7 +58,8 @@ bench-tracing: $(VENV)/.dev ## What tracing costs, with a collector that works a
 jaeger: $(VENV)/.dev ## Jaeger v2 (built once, with Go) and Prometheus (Debian's) here, as k8s/components/observability sets them up
 	@$(BIN)/python -m tests.support.jaeger_stack $(ARGS)
 
-test-jaeger: $(VENV)/.dev ## 1,000 answers seen by the real Jaeger: not part of `make test`, because the build of Jaeger takes minutes
+test-jaeger: $(VENV)/.dev promtool ## 1,000 answers seen by the real Jaeger: not part of `make test`, because the build of Jaeger takes minutes
+	@sh tests/support/jaeger/build.sh >/dev/null
 	@TEST_JAEGER=1 $(BIN)/pytest -s tests/jaeger $(ARGS)
 
 format: $(VENV)/.dev ## Rewrite the code in the house format

@@ -58,7 +58,7 @@ class TracedRetriever:
         with self._trace.retrieval(query) as span:
             running = SEARCH.set(lambda: self._trace.statement(span))
             try:
-                with under(span.traceparent):
+                with under(span):
                     found = await self._inner.retrieve(query)
             finally:
                 SEARCH.reset(running)
@@ -97,15 +97,14 @@ class TracedGrader:
 
     async def grade(self, question: str, passages: tuple[Passage, ...]) -> Grade:
         with self._trace.grading(len(passages), self._rung) as span:
-            with under(span.traceparent):
+            with under(span):
                 grade = await self._inner.grade(question, passages)
+            span.use(grade.input_tokens, grade.output_tokens)
             span.set(
                 {
                     names.VERDICT: grade.verdict.value,
                     names.MISSING: grade.missing is not None,
                     names.P_SUFFICIENT: grade.p_sufficient,
-                    names.INPUT_TOKENS: grade.input_tokens,
-                    names.OUTPUT_TOKENS: grade.output_tokens,
                 }
             )
             return grade
@@ -132,7 +131,7 @@ class TracedRewriter:
 
     async def _seen(self, kind: str, call: Awaitable[Said]) -> Said:
         with self._trace.rewriting(kind) as span:
-            with under(span.traceparent):
+            with under(span):
                 said = await call
             span.set({names.REWRITE_USED: bool(said)})
             return said
@@ -151,7 +150,7 @@ class TracedVerifier:
 
     async def supported(self, question: str, claims: tuple[Claim, ...]) -> tuple[bool, ...]:
         verify = self._trace.verifying(self._inner.name)
-        with verify, under(verify.span.traceparent):
+        with verify, under(verify.span):
             return await self._inner.supported(question, claims)
 
 
@@ -175,7 +174,7 @@ class TracedGenerator:
             return await self._inner.draft(prompt)
         seen.span.set({names.REQUEST_MAX_TOKENS: prompt.max_tokens, names.PASSAGES: len(prompt.passages)})
         try:
-            with under(seen.span.traceparent):
+            with under(seen.span):
                 return TracedDraft(await self._inner.draft(prompt), seen, self._trace)
         except Exception as error:
             seen.span.fail(type_of(error))

@@ -1,8 +1,10 @@
 """One answer as spans: folds the facts of streaming/facts.py into `invoke_agent`, its attempts and their drafts."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate, chain
+from operator import sub
 from types import TracebackType
 
 from opentelemetry.trace import SpanKind
@@ -27,6 +29,8 @@ from streaming.facts import (
     Verified,
 )
 from streaming.ports import Stopped
+
+SPANS = 15  # of a request: above it what is least of use is folded into the span above it, as far as that goes
 
 OUTCOMES = {
     Path.CLEAN.value: Outcome.RELEASED,
@@ -71,12 +75,11 @@ class DraftTrace:
         self.span.set(
             {
                 names.GENERATION_S: max(0.0, time.perf_counter() - self._began - fact.closed_ago_s),
-                names.INPUT_TOKENS: fact.input_tokens,
-                names.OUTPUT_TOKENS: fact.output_tokens,
                 names.USAGE_EXACT: fact.exact,
                 names.DRAFT_CLOSE_S: fact.close_s,
             }
         )
+        self.span.use(fact.input_tokens, fact.output_tokens, exact=fact.exact)
 
     def end(self, attempt_outcome: str, is_last: bool) -> int:
         """Ends the span; returns how many tokens were thrown away."""
@@ -140,8 +143,13 @@ class AttemptTrace:
         self.span = span
         self.outcome: str | None = None
         self.drafts: list[DraftTrace] = []
-        self.parts: list[OpenSpan] = []  # retrieval, rerank, grade: ended by themselves unless cancelled
+        self.parts: list[OpenSpan] = []  # searches, statements, rerankings, grades, rewrites
+        self.statements: list[OpenSpan] = []
+        self.rerankings: list[OpenSpan] = []
+        self.searches: list[OpenSpan] = []
+        self.grades: list[OpenSpan] = []
         self.grading: OpenSpan | None = None
+        """The grade whose verdict is waited for."""
 
     def found(self, fact: Retrieved) -> None:
         self.span.set(
@@ -187,16 +195,29 @@ class AttemptTrace:
                 }
             )
         self.span.set({names.GRADER_FAULT: fact.fault, names.GRADE_S: fact.took_s})
-        if fact.fault is not None and self.grading is not None and self.grading.is_stopped:
+        if fact.fault is not None and self.grading is not None and self.grading.is_cut:
             self.grading.fail(
                 fact.fault
             )  # cancelled by its own time limit: the only cancelled grade that is still told
-            self.grading.end(Outcome.TIMEOUT)
+            self.grading.finish(Outcome.TIMEOUT)
 
-    def end(self, outcome: str, fault: str | None) -> int:
-        """Ends everything of this attempt, leaves first; returns the tokens thrown away."""
+    @property
+    def spans(self) -> int:
+        """So many are of this attempt."""
+        return 1 + len(self.parts) + len(self.drafts)
+
+    def details(self) -> tuple[list[OpenSpan], ...]:
+        """What may be folded, least of use first; of its searches and grades one stays."""
+        others = [grade for grade in self.grades if grade is not self.grading]
+        return self.statements, self.rerankings, self.searches[1:], others
+
+    def end(self, outcome: str, fault: str | None, folds: int = 0) -> int:
+        """Ends everything of this attempt, leaves first, its first `folds` kinds of details as events; returns the tokens thrown away."""
+        cut = outcome if outcome in (Outcome.TIMEOUT, Outcome.CLIENT_GONE) else Outcome.DISCARDED
+        for detail in chain.from_iterable(self.details()[:folds]):
+            detail.fold(cut)
         for part in self.parts:
-            part.end(outcome if outcome in (Outcome.TIMEOUT, Outcome.CLIENT_GONE) else Outcome.DISCARDED)
+            part.end(cut)
         last = self.drafts[-1] if self.drafts else None
         discarded = sum(draft.end(outcome, draft is last) for draft in self.drafts)
         self.span.set({names.DISCARDED_TOKENS: discarded})
@@ -204,6 +225,9 @@ class AttemptTrace:
             self.span.fail(fault or "internal_error")
         self.span.end(outcome)
         return discarded
+
+
+Among = Callable[[AttemptTrace], list[OpenSpan]]
 
 
 class AnswerTrace:
@@ -260,7 +284,7 @@ class AnswerTrace:
                     self._fold(attempt_trace, fact)
 
     def retrieval(self, query: Query) -> OpenSpan:
-        span = self._part(f"{names.RETRIEVAL} {query.collection}", SpanKind.CLIENT)
+        span = self._part(f"{names.RETRIEVAL} {query.collection}", SpanKind.CLIENT, lambda attempt: attempt.searches)
         span.set(
             {
                 names.OPERATION: "retrieval",
@@ -273,14 +297,12 @@ class AnswerTrace:
         return span
 
     def statement(self, search: OpenSpan) -> OpenSpan:
-        span = search.child(names.STATEMENT, SpanKind.CLIENT)
+        span = search.part(names.STATEMENT, SpanKind.CLIENT)
         span.set({names.DB_SYSTEM: "postgresql", names.DB_OPERATION: "SELECT", names.DB_COLLECTION: "passage"})
-        if (attempt := self._latest) is not None:
-            attempt.parts.append(span)
-        return span
+        return self._kept(span, lambda attempt: attempt.statements)
 
     def reranking(self, candidates: int, k: int) -> OpenSpan:
-        span = self._part(names.RERANK, SpanKind.INTERNAL)
+        span = self._part(names.RERANK, SpanKind.INTERNAL, lambda attempt: attempt.rerankings)
         span.set({names.CANDIDATES: candidates, names.SEARCH_K: k})
         return span
 
@@ -301,7 +323,7 @@ class AnswerTrace:
     def grading(self, passages: int, grader: str | None = None) -> OpenSpan:
         models = self._models
         grader = grader or models.grader
-        span = self._part(f"{names.CHAT} {grader}", SpanKind.CLIENT)
+        span = self._part(f"{names.CHAT} {grader}", SpanKind.CLIENT, lambda attempt: attempt.grades)
         span.set(
             {
                 names.OPERATION: "chat",
@@ -311,7 +333,7 @@ class AnswerTrace:
             }
         )
         attempt = self._latest
-        if attempt is not None and (attempt.grading is None or attempt.grading.is_stopped):
+        if attempt is not None and (attempt.grading is None or attempt.grading.is_over):
             attempt.grading = span  # else it is of a wider set, which is graded beside this one
         return span
 
@@ -329,13 +351,14 @@ class AnswerTrace:
         input_tokens = sum(draft.input_tokens for draft in closed)
         output_tokens = sum(draft.output_tokens for draft in closed)
         whole = OUTCOMES.get(self.path, Outcome.CLIENT_GONE)
+        folds = self._folds()
         for early in self._early:
             early.end(Outcome.CLIENT_GONE if whole == Outcome.CLIENT_GONE else Outcome.TIMEOUT)
         for checks in self._checks.values():
             checks.end(whole)
         for attempt in self._attempts.values():
             outcome = attempt.outcome or whole
-            discarded += attempt.end(outcome, self.fault)
+            discarded += attempt.end(outcome, self.fault, folds)
         self._span.set(
             {
                 names.PATH: self.path,
@@ -427,10 +450,28 @@ class AnswerTrace:
         attempt.drafts.append(DraftTrace(span, number, ago_s))
         return attempt.drafts[-1]
 
-    def _part(self, name: str, kind: SpanKind) -> OpenSpan:
+    def _folds(self) -> int:
+        """How many kinds of details are to be folded, in all attempts, so that the request has not many more spans than SPANS."""
+        attempts = self._attempts.values()
+        besides = 2 + (self.path != Path.CLEAN)  # the request, the answer, the failure path
+        spans = besides + len(self._early) + len(self._checks) + sum(attempt.spans for attempt in attempts)
+        kinds = [sum(map(len, of)) for of in zip(*(attempt.details() for attempt in attempts), strict=True)]
+        left = accumulate(kinds, sub, initial=spans)
+        return next((folds for folds, count in enumerate(left) if count <= SPANS), len(kinds))
+
+    def _part(self, name: str, kind: SpanKind, among: Among | None = None) -> OpenSpan:
         attempt = self._latest
-        span = (attempt.span if attempt else self._span).child(name, kind)
-        (self._early if attempt is None else attempt.parts).append(span)
+        return self._kept((attempt.span if attempt else self._span).part(name, kind), among)
+
+    def _kept(self, span: OpenSpan, among: Among | None) -> OpenSpan:
+        """`span`, which the latest attempt ends, among its details of one kind; before the first one the answer does."""
+        attempt = self._latest
+        if attempt is None:
+            self._early.append(span)
+            return span
+        attempt.parts.append(span)
+        if among is not None:
+            among(attempt).append(span)
         return span
 
 

@@ -105,6 +105,7 @@ STILL_BILLING: Final = "gateway.drafts.still_billing"
 DRAFT_CLOSE_S: Final = "gateway.draft.close_s"
 DISCARDED_TOKENS: Final = "gateway.draft.discarded_tokens"
 USAGE_EXACT: Final = "gateway.usage.exact"
+FOLDED_S: Final = "gateway.duration_s"  # of what is an event, because it was folded
 
 
 class Outcome:

@@ -6,22 +6,34 @@ The clients outlive requests, so which span a call is made under is read from a 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Protocol
 
-TRACEPARENT: ContextVar[str | None] = ContextVar("traceparent", default=None)
+
+class Above(Protocol):
+    """A span that others go on under."""
+
+    @property
+    def traceparent(self) -> str | None:
+        """What tells them so; None where there is no trace. Asked only when something goes out."""
+        ...
+
+
+ABOVE: ContextVar[Above | None] = ContextVar("above", default=None)
 HEADER = "traceparent"  # https://www.w3.org/TR/trace-context/
 
 
 @contextmanager
-def under(traceparent: str | None) -> Iterator[None]:
-    """Requests made inside the block belong to the span that `traceparent` names. Entered and left by one coroutine."""
-    before = TRACEPARENT.set(traceparent)
+def under(span: Above) -> Iterator[None]:
+    """Requests made inside the block belong to `span`. Entered and left by one coroutine."""
+    before = ABOVE.set(span)
     try:
         yield
     finally:
-        TRACEPARENT.reset(before)
+        ABOVE.reset(before)
 
 
 def headers() -> dict[str, str]:
     """The headers that say so; none outside of a traced call."""
-    traceparent = TRACEPARENT.get()
+    span = ABOVE.get()
+    traceparent = span.traceparent if span is not None else None
     return {} if traceparent is None else {HEADER: traceparent}

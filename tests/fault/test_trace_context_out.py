@@ -41,6 +41,13 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@dataclass(frozen=True, slots=True)
+class At:
+    """A span, as far as it goes out."""
+
+    traceparent: str | None
+
+
 class Ear(BaseHTTPRequestHandler):
     """Answers everything with `{}` and keeps the `traceparent` it came with."""
 
@@ -82,9 +89,9 @@ async def test_requests_to_the_model_carry_it_and_the_next_one_carries_its_own()
         client = open_client("key", url, connect_s=2, read_s=2)
         try:
             await post_message(client, {"model": "one"}, stream=False)
-            with under(PARENT):
+            with under(At(PARENT)):
                 await post_message(client, {"model": "one"}, stream=False)
-            with under(PARENT.replace("b7", "c8")):
+            with under(At(PARENT.replace("b7", "c8"))):
                 await post_message(client, {"model": "one"}, stream=False)
             await post_message(client, {"model": "one"}, stream=False)
         finally:
@@ -97,7 +104,7 @@ async def test_requests_to_a_search_service_carry_it() -> None:
         async with httpx2.AsyncClient(trust_env=False) as client:
             retriever = HttpRetriever("web", generic_service("key", url), client)
             for traceparent in (PARENT, None):
-                with under(traceparent):
+                with under(At(traceparent)):
                     await asked(retriever)
     assert heard == [PARENT, None]
 
@@ -111,7 +118,7 @@ async def test_requests_to_an_embeddings_server_carry_it() -> None:
     with listening() as (url, heard):
         async with HttpEmbedder(url, "model", 3) as embedder:
             for traceparent in (PARENT, None):
-                with under(traceparent), pytest.raises(GatewayFault):
+                with under(At(traceparent)), pytest.raises(GatewayFault):
                     await embedder.embed_query("why?")
     assert heard == [PARENT, None]
 

@@ -20,6 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / "k8s" / "components" / "observability"
+BUILD = ROOT / "tests/support/jaeger/build.sh"
 START_LIMIT_S = 60.0
 STOP_LIMIT_S = 15.0
 HOW = "install Debian's package `prometheus`"
@@ -71,9 +72,7 @@ def stack(gateways: tuple[str, ...] = (), ports: Mapping[str, int] | None = None
     """Both, running inside the block; Prometheus reads the metrics of `gateways` (host:port) as well. Raises FileNotFoundError."""
     if shutil.which("prometheus") is None:
         raise FileNotFoundError(HOW)
-    program = subprocess.run(
-        ["sh", str(ROOT / "tests/support/jaeger/build.sh")], check=True, capture_output=True, text=True
-    ).stdout.strip()
+    program = jaeger()
     at = {name: f"127.0.0.1:{(ports or {}).get(name) or free_port()}" for name in PLACES}
     with tempfile.TemporaryDirectory(prefix="gateway-jaeger-") as folder, ExitStack() as running:
         config = Path(folder) / "prometheus.yml"
@@ -95,6 +94,14 @@ def stack(gateways: tuple[str, ...] = (), ports: Mapping[str, int] | None = None
         )
         wait_for(f"http://{at['health']}/status")
         yield Stack(*(f"http://{at[name]}" for name in ("otlp", "query", "prometheus")))
+
+
+def jaeger() -> str:
+    """The program, built where the cache lacks it, which says on stderr how far it is. Raises FileNotFoundError where it cannot be."""
+    built = subprocess.run(["sh", str(BUILD)], stdout=subprocess.PIPE, text=True, check=False)
+    if built.returncode != 0:
+        raise FileNotFoundError("Jaeger could not be built: see above")
+    return built.stdout.strip()
 
 
 PLACES = ("otlp", "query", "grpc", "health", "spans", "prometheus")

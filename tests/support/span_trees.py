@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from gateway.observing.conventions import OUTCOME, Outcome
+from gateway.observing.conventions import FAILURE_PATH, OUTCOME, Outcome
 from gateway.observing.request_trace import RequestTrace
 from gateway.telemetry import Telemetry
 from gateway.traced import traced
@@ -51,9 +51,10 @@ class Recording:
 
     @property
     def spans(self) -> Sequence[ReadableSpan]:
-        """Every ended span, in the order they were started."""
+        """Every ended span, in the order of their starts, which may have been told later; the back-dated `failure_path` last."""
         order = {span_id: n for n, span_id in enumerate(self.register.order)}
-        return sorted(self.exporter.get_finished_spans(), key=lambda span: order[_id(span)])
+        spans = self.exporter.get_finished_spans()
+        return sorted(spans, key=lambda span: (span.name == FAILURE_PATH, begun(span), order[_id(span)]))
 
     def named(self, name: str) -> list[ReadableSpan]:
         return [span for span in self.spans if span.name == name]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 from opentelemetry.util.types import AttributeValue
@@ -25,6 +25,7 @@ VALUES = st.one_of(
     st.floats(allow_nan=False),
     st.lists(WORDS, max_size=3).map(tuple),
 )
+ATTRIBUTES: st.SearchStrategy[dict[str, AttributeValue]] = st.dictionaries(WORDS.filter(bool), VALUES, max_size=12)
 RESOURCES = [Resource({"service.name": "a", "n": 1}), Resource({"service.name": "b", "list": ("x", "y")})]
 SCOPES = [InstrumentationScope("gateway", "1"), InstrumentationScope("other")]
 
@@ -39,13 +40,14 @@ def spans(draw: st.DrawFn) -> ReadableSpan:
     status = draw(
         st.sampled_from([Status(), Status(StatusCode.OK), Status(StatusCode.ERROR), Status(StatusCode.ERROR, "why")])
     )
-    attributes: dict[str, AttributeValue] = draw(st.dictionaries(WORDS.filter(bool), VALUES, max_size=12))
+    events = [Event(draw(WORDS), draw(ATTRIBUTES), draw(st.integers(0, 2**63))) for _ in range(draw(st.integers(0, 2)))]
     return ReadableSpan(
         draw(WORDS),
         context,
         parent,
         resource=draw(st.sampled_from(RESOURCES)),
-        attributes=attributes,
+        attributes=draw(ATTRIBUTES),
+        events=events,
         kind=draw(st.sampled_from(list(SpanKind))),
         status=status,
         start_time=draw(st.integers(0, 2**63)),
