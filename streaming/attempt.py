@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 from anyio import CancelScope
@@ -20,9 +20,11 @@ from streaming.budget import Conflicts, Limits, Verify, input_tokens_of
 from streaming.drafting import TOKEN_LIMIT_BYTES, Drafting, unnamed
 from streaming.events import Citation, Claim, Event, Sources, Status, Token
 from streaming.facts import Judged, Released, SpeculationDecided
+from streaming.faults import GeneratorFault
 from streaming.gate import (
     Answered,
     Broken,
+    DraftFailed,
     Ending,
     Gate,
     Graded,
@@ -79,13 +81,17 @@ class Deferred:
 
 @dataclass(frozen=True, slots=True)
 class Racers:
-    """Who takes part, and who is told. `verifier` checks each sentence before it is sent, where the limits say so."""
+    """Who takes part, and who is told. `verifier` checks each sentence before it is sent, where the limits say so.
+
+    `fallback` drafts once the generator has failed in a way that may pass.
+    """
 
     grader: Grader
     generator: Generator
     speculator: Speculator
     observer: Observer
     verifier: Verifier | None = None
+    fallback: Generator | None = None
 
 
 Decided = Callable[[Decision], None]
@@ -122,9 +128,13 @@ class Race:
         self._hold_bytes = limits.hold_bytes
         self._judging = CancelScope()
         self._drafting: Drafting | None = None
+        self._not_before_s = 0.0
+        self.falls_back = False
+        """The model that stands in drafts, because the first one failed."""
         self._proof: Proof | None = None
         self._answered: Answered | None = None
         self._grade: Grade | None = None
+        self._untold: Judged | None = None
         self.sources: tuple[tuple[int, Passage], ...] = ()
         """The numbered passages that a released answer may cite."""
         self.released: list[Piece] = []
@@ -172,6 +182,8 @@ class Race:
             self._tasks.start_soon(self._judge, name=f"grade {contest.attempt}")
             while True:
                 signal = await self._signals.take()
+                if isinstance(signal, DraftFailed):
+                    signal = self._with_prospects(signal)
                 ending = await (
                     self._mark(signal) if isinstance(signal, Checked) else self._act(gate.step(signal), gate)
                 )
@@ -181,6 +193,7 @@ class Race:
                     return ending
         finally:
             self._judging.cancel()
+            self._tell_verdict()
             if self._proof is not None:
                 self._proof.close()
             if not is_over:  # else the draft has been told, and may be finishing
@@ -191,6 +204,21 @@ class Race:
         self._judging.cancel()
         self._close("discarded")
 
+    def _with_prospects(self, failed: DraftFailed) -> DraftFailed:
+        """Prepares the next draft: by who stands in, where somebody does, else when the service wants to be asked again.
+
+        The failure is final where that would be too late.
+        """
+        if self._drafting is None or failed.draft != self._drafting.number or not failed.fault.retryable:
+            return failed
+        if self._racers.fallback is not None and not self.falls_back:
+            self.falls_back = True
+            return failed
+        wait_s = failed.fault.retry_after_s if isinstance(failed.fault, GeneratorFault) else None
+        self._not_before_s = wait_s or 0.0
+        is_late = anyio.current_time() + self._not_before_s >= self._contest.deadline
+        return replace(failed, is_final=is_late)
+
     async def _act(self, step: Step, gate: Gate) -> Ending | None:
         if step.close:
             self._close("discarded")
@@ -198,6 +226,7 @@ class Race:
             self._drafting.room.give(weight(step.dropped))
         if step.close:
             await turns(CLOSING_TURNS)
+        self._tell_verdict()
         if step.opened and self._deferred is not None:
             await self._deferred.came.wait()
         if step.draft_from is not None and not self._draft(gate.draft, step.draft_from):
@@ -279,18 +308,20 @@ class Race:
             history=contest.history,
             max_tokens=max_tokens,
         )
+        stands_in = self._racers.fallback if self.falls_back else None
         self._drafting = Drafting(
             contest.attempt,
             number,
-            self._racers.generator,
+            stands_in or self._racers.generator,
             prompt,
             Room(self._hold_bytes, self._limits.hold_bytes),
             self._limits.silence_s,
             self._signals.put,
-            self._ledger.open(input_tokens_of(contest.passages), max_tokens),
+            self._ledger.open(input_tokens_of(contest.passages), max_tokens, is_fallback=stands_in is not None),
             self._racers.observer,
         )
-        self._drafting.start(self._tasks, delay_s)
+        self._drafting.start(self._tasks, delay_s, self._not_before_s)
+        self._not_before_s = 0.0
         return True
 
     def _close(self, outcome: str) -> None:
@@ -316,13 +347,21 @@ class Race:
             except Exception as error:
                 fault = unnamed(error)
             took_s = anyio.current_time() - began
-            self._racers.observer.note(Judged(contest.attempt, grade, took_s, fault.type if fault else None))
             self._grade = grade
+            if grade is None or not grade.is_sufficient:  # whatever the gate makes of it, this draft is not sent
+                self._close("discarded")
+            self._untold = Judged(contest.attempt, grade, took_s, fault.type if fault else None)
             if grade is not None:
                 self._signals.put(Graded(grade))
             elif fault is not None:
                 log.warning("no verdict in attempt %d: %s", contest.attempt, fault)
                 self._signals.put(GradeFailed(fault))
+
+    def _tell_verdict(self) -> None:
+        """Tells the verdict, once. What is told goes into spans and figures: 0.5 ms for which the end of a draft does not wait."""
+        told, self._untold = self._untold, None
+        if told is not None:
+            self._racers.observer.note(told)
 
 
 async def turns(count: int) -> None:
