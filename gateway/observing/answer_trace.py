@@ -10,7 +10,9 @@ from types import TracebackType
 from opentelemetry.trace import SpanKind
 
 from gateway.observing import conventions as names
+from gateway.observing.asked import STATEMENT, Asked
 from gateway.observing.conventions import Outcome
+from gateway.observing.metric_names import GRADERS, MODEL
 from gateway.observing.spans import OpenSpan, Value, type_of
 from retrieval.ports import Query
 from streaming.ask import Ask
@@ -30,6 +32,7 @@ from streaming.facts import (
 )
 from streaming.ports import Stopped
 
+LOCAL = "local"  # the provider of a grader that is no service
 SPANS = 15  # of a request: above it what is least of use is folded into the span above it, as far as that goes
 
 OUTCOMES = {
@@ -246,6 +249,7 @@ class AnswerTrace:
         self._opened: DraftTrace | None = None
         self._early: list[OpenSpan] = []  # before the first attempt
         self._checks: dict[int, VerifyTrace] = {}
+        self._grades: list[tuple[OpenSpan, str]] = []  # each with its provider
         span.set(
             {
                 names.OPERATION: "invoke_agent",
@@ -298,7 +302,7 @@ class AnswerTrace:
 
     def statement(self, search: OpenSpan) -> OpenSpan:
         span = search.part(names.STATEMENT, SpanKind.CLIENT)
-        span.set({names.DB_SYSTEM: "postgresql", names.DB_OPERATION: "SELECT", names.DB_COLLECTION: "passage"})
+        span.set({**STATEMENT})
         return self._kept(span, lambda attempt: attempt.statements)
 
     def reranking(self, candidates: int, k: int) -> OpenSpan:
@@ -321,13 +325,14 @@ class AnswerTrace:
         return self._checks[attempt]
 
     def grading(self, passages: int, grader: str | None = None) -> OpenSpan:
-        models = self._models
-        grader = grader or models.grader
+        grader = grader or self._models.grader
+        provider = LOCAL if grader in GRADERS and grader != MODEL else self._models.grader_provider
         span = self._part(f"{names.CHAT} {grader}", SpanKind.CLIENT, lambda attempt: attempt.grades)
+        self._grades.append((span, provider))
         span.set(
             {
                 names.OPERATION: "chat",
-                names.PROVIDER: models.grader_provider,
+                names.PROVIDER: provider,
                 names.REQUEST_MODEL: grader,
                 names.PASSAGES: passages,
             }
@@ -375,6 +380,17 @@ class AnswerTrace:
         if self.fault is not None:
             self._span.fail(self.fault)
         self._span.end(whole)
+
+    def asked(self) -> Iterator[Asked]:
+        """What was asked of models and of the database; once all has ended."""
+        for attempt in self._attempts.values():
+            for draft in attempt.drafts:
+                first_s = draft.closed.first_text_s if draft.closed else None
+                yield Asked.by(draft.span, self._models.provider, first_s)
+            for statement in attempt.statements:
+                yield Asked.by(statement)
+        for grade, provider in self._grades:
+            yield Asked.by(grade, provider)
 
     @property
     def _latest(self) -> AttemptTrace | None:

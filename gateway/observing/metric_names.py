@@ -6,8 +6,9 @@ are added as OpenTelemetry's compatibility rules say.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from math import prod
 from typing import Final, Literal
 
 from grading.correct import Strategy
@@ -38,6 +39,10 @@ BUCKETS_S: Final = (
     45.0,
     60.0,
 )
+
+# Those that the conventions name: https://opentelemetry.io/docs/specs/semconv/database/database-metrics/ and the GenAI ones.
+STATEMENT_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)
+TOKEN_BUCKETS: Final = tuple(float(4**power) for power in range(14))
 
 OTHER: Final = "other"  # a value that no set knows: never a series of its own
 NONE: Final = "none"
@@ -97,6 +102,20 @@ BOTH: Final = frozenset({"true", "false"})
 ROUTES: Final = frozenset(
     {"/v1/answers", "/v1/chat/completions", "/api/chat", "/v1/documents", "/v1/documents/{id}", "/v1/gaps"}
 )
+PROVIDERS: Final = frozenset({"anthropic", "local", "scripted"})
+CHAT: Final = frozenset({"chat"})
+CALL_FAULTS: Final = frozenset(
+    {
+        "",  # without a fault there is no label
+        "answer_incomplete",
+        "generator_failed",
+        "generator_misconfigured",
+        "generator_overloaded",
+        "generator_unavailable",
+        "grader_unavailable",
+    }
+)
+STATEMENT_FAULTS: Final = frozenset({"", "collection_not_found", "retrieval_misconfigured", "retrieval_unavailable"})
 STATUSES: Final = frozenset({"2xx", "3xx", "4xx", "5xx", NONE})
 STATES: Final = frozenset({"used", "idle"})
 LOSSES: Final = frozenset({"queue_full", "not_delivered"})
@@ -104,25 +123,33 @@ LOSSES: Final = frozenset({"queue_full", "not_delivered"})
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric; `labels` are their names with the values that they may have (OTHER besides)."""
+    """One metric; `labels` are their names with the values that they may have (OTHER besides; "" is no label).
+
+    `again` are labels that always say what another one says; `bounds` are a histogram's.
+    """
 
     name: str
     kind: Kind
     unit: str
     about: str
     labels: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    bounds: tuple[float, ...] = BUCKETS_S
+    again: frozenset[str] = frozenset()
 
     @property
     def series_limit(self) -> int:
         """More series than these cannot come of it."""
-        limit = 1
-        for values in self.labels.values():
-            limit *= len(values | {OTHER})
-        return limit
+        return prod(len(values | {OTHER}) for label, values in self.labels.items() if label not in self.again)
+
+    @property
+    def samples_limit(self) -> int:
+        """More samples than these are not in the text."""
+        return self.series_limit * (len(self.bounds) + 3 if self.kind is Kind.HISTOGRAM else 1)
 
     def closed(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """`labels` with every value that its set does not know made OTHER."""
-        return {name: labels[name] if labels[name] in values else OTHER for name, values in self.labels.items()}
+        """`labels` with every value that its set does not know made OTHER, without those that are no label of it."""
+        known = {name: labels[name] if labels[name] in values else OTHER for name, values in self.labels.items()}
+        return {name: value for name, value in known.items() if value}
 
     @property
     def exposed(self) -> str:
@@ -199,19 +226,60 @@ POOL: Final = _gauge("gateway.pool.connections", "{connection}", "Connections to
 SPANS_LOST: Final = _counter("gateway.telemetry.spans_lost", "{span}", "Spans that no collector got", reason=LOSSES)
 
 # OpenTelemetry's own, new and old: https://opentelemetry.io/docs/specs/semconv/http/http-metrics/ and the GenAI conventions.
-HTTP_NEW: Final = _histogram(
+HTTP_NEW: Final = Metric(
     "http.server.request.duration",
+    Kind.HISTOGRAM,
+    "s",
     "Requests that no answer came of; a stream's life would hide them (FIELD_REPORTS F6)",
-    http_route=ROUTES,
-    http_response_status_code=STATUSES,
+    {"http.route": ROUTES, "http.response.status_code": STATUSES},
 )
-HTTP_OLD: Final = _histogram("http.server.duration", HTTP_NEW.about, http_route=ROUTES, http_status_code=STATUSES)
-CALL_NEW: Final = _histogram(
-    "gen_ai.client.operation.time_to_first_chunk", FIRST_TOKEN.about, gen_ai_operation_name=frozenset({"chat"})
+HTTP_OLD: Final = replace(
+    HTTP_NEW, name="http.server.duration", labels={"http.route": ROUTES, "http.status_code": STATUSES}
 )
-CALL_OLD: Final = _histogram(
-    "gen_ai.server.time_to_first_token", FIRST_TOKEN.about, gen_ai_operation_name=frozenset({"chat"})
+STATEMENT: Final = Metric(
+    "db.client.operation.duration",
+    Kind.HISTOGRAM,
+    "s",
+    "The database's part of a search, waiting for a connection included",
+    {
+        "db.system.name": frozenset({"postgresql"}),
+        "db.operation.name": frozenset({"SELECT"}),
+        "db.collection.name": frozenset({"passage"}),
+        "error.type": STATEMENT_FAULTS,
+    },
+    STATEMENT_BUCKETS_S,
 )
+CALL: Final = Metric(
+    "gen_ai.client.operation.duration",
+    Kind.HISTOGRAM,
+    "s",
+    "From the request of a draft or a grade until it is over, cut ones included",
+    {"gen_ai.operation.name": CHAT, "gen_ai.provider.name": PROVIDERS, "error.type": CALL_FAULTS},
+)
+USAGE: Final = Metric(
+    "gen_ai.client.token.usage",
+    Kind.HISTOGRAM,
+    "{token}",
+    "Tokens of a draft or a grade, where the service counted them",
+    {
+        "gen_ai.operation.name": CHAT,
+        "gen_ai.provider.name": PROVIDERS,
+        "gen_ai.token.type": frozenset({"input", "output"}),
+    },
+    TOKEN_BUCKETS,
+)
+CHUNK_NEW: Final = Metric(
+    "gen_ai.client.operation.time_to_first_chunk",
+    Kind.HISTOGRAM,
+    "s",
+    FIRST_TOKEN.about,
+    {"gen_ai.operation.name": CHAT, "gen_ai.provider.name": PROVIDERS},
+)
+CHUNK_OLD: Final = replace(CHUNK_NEW, name="gen_ai.server.time_to_first_token")
+PROVIDER_NEW, PROVIDER_OLD = (
+    "gen_ai.provider.name",
+    "gen_ai.system",
+)  # of the GenAI conventions from 1.37 on, and before
 
 OURS: Final = (
     FIRST_BYTE,
@@ -239,8 +307,12 @@ OURS: Final = (
     POOL,
     SPANS_LOST,
 )
-NEW: Final = (HTTP_NEW, CALL_NEW)
-OLD: Final = (HTTP_OLD, CALL_OLD)
+BY_NAMES: Final[Mapping[Names, tuple[Metric, ...]]] = {
+    "new": (HTTP_NEW, CHUNK_NEW),
+    "old": (HTTP_OLD, CHUNK_OLD),
+    "both": (HTTP_NEW, CHUNK_NEW, HTTP_OLD, CHUNK_OLD),
+}
+"""OpenTelemetry's metrics that moved; the others have kept their names."""
 
 
 ALWAYS_SHOWN: Final = tuple(metric for metric in OURS if metric.kind is not Kind.GAUGE and metric is not SPANS_LOST)
@@ -249,4 +321,14 @@ ALWAYS_SHOWN: Final = tuple(metric for metric in OURS if metric.kind is not Kind
 
 def chosen(names: Names) -> tuple[Metric, ...]:
     """The metrics of a gateway with the setting `names`."""
-    return OURS + {"new": NEW, "old": OLD, "both": NEW + OLD}[names]
+    return (*OURS, STATEMENT, *(_with_provider(metric, names) for metric in (CALL, USAGE, *BY_NAMES[names])))
+
+
+def _with_provider(metric: Metric, names: Names) -> Metric:
+    """The metric with the label of its provider as `names` says."""
+    if names == "new" or PROVIDER_NEW not in metric.labels:
+        return metric
+    labels = {**metric.labels, PROVIDER_OLD: PROVIDERS}
+    if names == "both":
+        return replace(metric, labels=labels, again=frozenset({PROVIDER_OLD}))
+    return replace(metric, labels={label: values for label, values in labels.items() if label != PROVIDER_NEW})

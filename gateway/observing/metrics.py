@@ -5,7 +5,7 @@ No call here is made per token, and none before the first answer byte: an answer
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from opentelemetry.context import Context
@@ -17,7 +17,8 @@ from opentelemetry.sdk.resources import Resource
 from gateway.decisions import Decision
 from gateway.observing import metric_names as table
 from gateway.observing.answer_moments import Moments
-from gateway.observing.metric_names import BUCKETS_S, Kind, Metric, Names
+from gateway.observing.asked import Asked
+from gateway.observing.metric_names import Kind, Metric, Names
 from gateway.observing.slow_answers import SlowAnswer, SlowAnswers
 from gateway.observing.spans import Quiet
 from streaming.events import Path
@@ -42,6 +43,7 @@ class Metrics:
         self.slow = SlowAnswers(time.monotonic)
         self.quiet = Quiet()
         self.chosen = table.chosen(names)
+        self._known = {metric.name: metric for metric in self.chosen}
         for metric in self.chosen:
             self._create(metric)
         self.observe(table.OPEN, lambda: ((len(self._open), {}),))
@@ -97,14 +99,22 @@ class Metrics:
         if route not in table.ROUTES:
             return
         group = table.NONE if status is None else f"{status // 100}xx"
-        for metric, label in ((table.HTTP_NEW, "http_response_status_code"), (table.HTTP_OLD, "http_status_code")):
-            self.time(metric, took_s, context, http_route=route, **{label: group})
+        labels = {"http.route": route, "http.response.status_code": group, "http.status_code": group}
+        for metric in (table.HTTP_NEW, table.HTTP_OLD):
+            self.record(metric, took_s, context, labels)
 
     def time(self, metric: Metric, seconds: float | None, context: Context, **labels: str) -> None:
-        """Records a duration; None is none, and a metric that is not chosen is passed over."""
-        instrument = self._histograms.get(metric.name)
-        if instrument is not None and seconds is not None:
-            instrument.record(max(0.0, seconds), metric.closed(labels), context)
+        """Records a duration, as `record` does."""
+        self.record(metric, seconds, context, labels)
+
+    def record(self, metric: Metric, value: float | None, context: Context, labels: Mapping[str, str]) -> None:
+        """Records a duration or an amount; None is none, and a metric that is not chosen is passed over.
+
+        `labels` may be more than those that the metric has.
+        """
+        if value is not None and metric.name in self._histograms:
+            labels = self._known[metric.name].closed(labels)
+            self._histograms[metric.name].record(max(0.0, value), labels, context)
 
     def count(self, metric: Metric, amount: int, context: Context, **labels: str) -> None:
         """Adds; nothing is added for 0, so that what never happened has no series."""
@@ -120,7 +130,7 @@ class Metrics:
         match metric.kind:
             case Kind.HISTOGRAM:
                 self._histograms[metric.name] = self._meter.create_histogram(  # type: ignore[assignment]
-                    metric.name, metric.unit, metric.about, explicit_bucket_boundaries_advisory=BUCKETS_S
+                    metric.name, metric.unit, metric.about, explicit_bucket_boundaries_advisory=metric.bounds
                 )
             case Kind.COUNTER if metric is not table.SPANS_LOST:
                 self._counters[metric.name] = self._meter.create_counter(metric.name, metric.unit, metric.about)  # type: ignore[assignment]
@@ -149,13 +159,15 @@ class AnswerMetrics:
         """How long a verdict has been waited for; 0 where none is."""
         return self.moments.waiting_s()
 
-    def end(self, decisions: Sequence[Decision], total_s: float) -> None:
-        """Counts the answer, once: `decisions` are its attempts, at least one."""
+    def end(self, decisions: Sequence[Decision], total_s: float, asked: Iterable[Asked] = ()) -> None:
+        """Counts the answer, once: `decisions` are its attempts, at least one; `asked` are others' parts in it."""
         self._metrics.closed(self)
         with self._metrics.quiet:
             self._whole(decisions[-1], total_s)
             for decision in decisions:
                 self._attempt(decision)
+            for each in asked:
+                self._asked(each)
 
     def _whole(self, last: Decision, total_s: float) -> None:
         time_, count, context, path = self._metrics.time, self._metrics.count, self._context, last.path
@@ -182,8 +194,6 @@ class AnswerMetrics:
         time_(table.GRADE, row.grade_s, context, path=path)
         time_(table.VERDICT_TO_CLOSE, row.close_s, context, path=path)
         time_(table.FIRST_TOKEN, row.first_token_s, context, path=path)
-        for standard in (table.CALL_NEW, table.CALL_OLD):
-            time_(standard, row.first_token_s, context, gen_ai_operation_name="chat")
         if row.verdict is not None:
             grader = row.grader if row.grader in table.GRADERS else table.MODEL
             count(table.VERDICT_COUNT, 1, context, verdict=row.verdict, grader=grader or table.MODEL)
@@ -198,6 +208,18 @@ class AnswerMetrics:
         count(table.TOKENS, row.discarded_tokens, context, fate="discarded", exact=exact)
         count(table.DUPLICATES, row.duplicates or 0, context)
         count(table.CONFLICTS, row.conflicts or 0, context)
+
+    def _asked(self, asked: Asked) -> None:
+        """By OpenTelemetry's conventions."""
+        record, context, labels = self._metrics.record, self._context, asked.labels()
+        if asked.provider is None:
+            record(table.STATEMENT, asked.took_s, context, labels)
+            return
+        record(table.CALL, asked.took_s, context, labels)
+        for metric in (table.CHUNK_NEW, table.CHUNK_OLD):
+            record(metric, asked.first_chunk_s, context, labels)
+        for kind, tokens in (("input", asked.input_tokens), ("output", asked.output_tokens)):
+            record(table.USAGE, tokens, context, {**labels, "gen_ai.token.type": kind})
 
 
 def speculation(row: Decision) -> dict[str, str]:

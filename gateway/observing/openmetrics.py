@@ -19,7 +19,7 @@ from opentelemetry.sdk.metrics.export import (
     Sum,
 )
 
-from gateway.observing.metric_names import BUCKETS_S, Kind
+from gateway.observing.metric_names import Kind
 from gateway.observing.metric_names import Metric as Known
 
 OPENMETRICS = "application/openmetrics-text"
@@ -134,7 +134,7 @@ def zeros_of(known: Known, labels: Mapping[str, str]) -> list[str]:
     name, named = known.exposed, braced(labels)
     if known.kind is Kind.COUNTER:
         return [f"{name}_total{named} 0"]
-    bounds = (*map(number, map(float, BUCKETS_S)), "+Inf")
+    bounds = (*map(number, map(float, known.bounds)), "+Inf")
     buckets = [f"{name}_bucket{braced({**labels, 'le': bound})} 0" for bound in bounds]
     return [*buckets, f"{name}_count{named} 0", f"{name}_sum{named} 0.0"]
 

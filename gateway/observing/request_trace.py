@@ -128,7 +128,7 @@ class RequestTrace:
         if self._counted is None:
             self._metrics.request(self._root.context, self._route, status_code, total_s)
             return
-        self._counted.end(decisions, total_s)
+        self._counted.end(decisions, total_s, self._answer.asked() if self._answer is not None else ())
         self._decisions.add(decisions)
 
     def retrieval(self, query: Query) -> Work:

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import re
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,10 @@ from gateway.observing.metrics import Metrics
 from gateway.observing.openmetrics import MetricsText, parsed
 from gateway.observing.request_log import JsonLines, log_to
 from gateway.telemetry import Telemetry, exports_metrics
+from grading.faults import GraderUnavailable
 from grading.grade import Grade, Verdict
+from retrieval.faults import RetrievalUnavailable
+from retrieval.ports import Query
 from streaming.ask import Ask
 from streaming.facts import (
     AttemptBegan,
@@ -94,9 +98,7 @@ def test_no_name_that_comes_from_outside_makes_a_series() -> None:
 
 
 def test_all_the_series_that_can_ever_be_are_few() -> None:
-    histograms = sum(m.series_limit for m in chosen("both") if m.kind is metric_names.Kind.HISTOGRAM)
-    others = sum(m.series_limit for m in chosen("both") if m.kind is not metric_names.Kind.HISTOGRAM)
-    assert histograms * (len(BUCKETS_S) + 3) + others < 5_000
+    assert sum(metric.samples_limit for metric in chosen("both")) < 7_000
 
 
 def test_buckets_are_seconds_from_a_twentieth_to_a_minute() -> None:
@@ -126,6 +128,75 @@ def test_old_and_new_names_are_behind_a_switch(names: metric_names.Names, has: s
     text = text_of(telemetry.metrics)
     assert f"{has}_count" in text
     assert has_not not in text
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        ("new", {"gen_ai_provider_name": "p"}),
+        ("old", {"gen_ai_system": "p"}),
+        ("both", {"gen_ai_provider_name": "p", "gen_ai_system": "p"}),
+    ],
+)
+def test_provider_of_a_call_has_the_name_that_is_asked_for(names: metric_names.Names, labels: dict[str, str]) -> None:
+    telemetry = Telemetry.start(service_version="test", export=False, metric_names=names)
+    answered(telemetry, CLEAN)
+    found = [
+        labels for name, labels, _ in parsed(text_of(telemetry.metrics)) if name == "gen_ai_client_token_usage_count"
+    ]
+    expected = {"gen_ai_operation_name": "chat", **dict.fromkeys(labels, "other")}  # "p" is nobody's name
+    assert found == [{**expected, "gen_ai_token_type": kind} for kind in ("input", "output")]
+
+
+def test_calls_and_statements_are_counted_by_the_conventions_of_opentelemetry() -> None:
+    telemetry = Telemetry.start(service_version="test", export=False)
+    trace = telemetry.request({}, "POST", "/v1/answers")
+    trace.begin_answer(ASK, generator="g", grader="m", provider="anthropic")
+    for fact in CLEAN[:4]:
+        trace.note(fact)
+    with trace.retrieval(Query("why?")) as search:
+        for fault in (None, RetrievalUnavailable("gone"), OSError("odd")):
+            with suppress(Exception), trace.statement(search):
+                if fault is not None:
+                    raise fault
+    with trace.grading(5, "calibrated"):
+        pass
+    with trace.grading(5) as graded:
+        graded.use(900, 40)
+    with suppress(GraderUnavailable), trace.grading(5):
+        raise GraderUnavailable("busy")
+    for fact in CLEAN[4:]:
+        trace.note(fact)
+    trace.end(200)
+
+    found = {(name, frozenset(labels.items())): value for name, labels, value in parsed(text_of(telemetry.metrics))}
+
+    def of(name: str, **labels: str) -> float:
+        return found.get((name, frozenset(labels.items())), 0)
+
+    database = {"db_system_name": "postgresql", "db_operation_name": "SELECT", "db_collection_name": "passage"}
+    of_the_database = "db_client_operation_duration_seconds_count"
+    assert of(of_the_database, **database) == 1
+    assert of(of_the_database, **database, error_type="retrieval_unavailable") == 1
+    assert of(of_the_database, **database, error_type="other") == 1
+    chat = {"gen_ai_operation_name": "chat", "gen_ai_provider_name": "anthropic"}
+    here = {**chat, "gen_ai_provider_name": "local"}
+    assert of("gen_ai_client_operation_duration_seconds_count", **chat) == 2, "the draft, and a grade"
+    assert of("gen_ai_client_operation_duration_seconds_count", **chat, error_type="grader_unavailable") == 1
+    assert of("gen_ai_client_operation_duration_seconds_count", **here) == 1
+    assert of("gen_ai_client_operation_time_to_first_chunk_seconds_sum", **chat) == pytest.approx(0.3)
+    assert of("gen_ai_client_token_usage_sum", **chat, gen_ai_token_type="input") == 10 + 900
+    assert of("gen_ai_client_token_usage_sum", **chat, gen_ai_token_type="output") == 60 + 40
+    assert of("gen_ai_client_token_usage_bucket", **chat, gen_ai_token_type="input", le="1024.0") == 2
+
+
+def test_tokens_that_are_only_estimated_are_not_said_to_be_used() -> None:
+    telemetry = Telemetry.start(service_version="test", export=False)
+    guessed = DraftClosed(1, 1, "released", 10, 60, False, 0.0, 0.0, 0.3)
+    answered(telemetry, (*CLEAN[:6], guessed, *CLEAN[7:]))
+    text = text_of(telemetry.metrics)
+    assert "gen_ai_client_operation_duration_seconds_count" in text
+    assert "gen_ai_client_token_usage" not in text
 
 
 def test_an_answer_is_counted_with_tokens_and_times() -> None:
@@ -242,11 +313,11 @@ def test_every_metric_is_described_with_its_labels_and_no_other_is() -> None:
     described.pop(metric_names.HTTP_OLD.exposed, None)
     written = {
         metric.exposed + ("_total" if metric.kind is metric_names.Kind.COUNTER else ""): ", ".join(
-            f"`{label}`" for label in metric.labels
+            f"`{label.replace('.', '_')}`" for label in metric.labels
         )
         or "–"
         for metric in chosen("new")
     }
     assert {name: labels for name, labels in described.items() if name in written} == written
-    for metric in (*metric_names.OLD, *metric_names.NEW):
+    for metric in metric_names.BY_NAMES["both"]:
         assert f"`{metric.exposed}`" in section
