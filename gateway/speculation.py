@@ -41,6 +41,8 @@ class Speculation:
     is_pressed: Callable[[], bool] = lambda: False
     odds: Odds | None = None
     """Who says p(sufficient) in place of the free signals."""
+    shared: Callable[[str], Allowance] | None = None
+    """A tenant's share of what all gateways of one database may discard; without it each process counts for itself."""
     _paces: dict[tuple[str, str], Pace] = field(default_factory=dict)
     _wastes: dict[str, Allowance] = field(default_factory=dict)
 
@@ -67,6 +69,8 @@ class Speculation:
 
     def waste(self, tenant: str) -> Allowance:
         """What the drafts of `tenant` have come to."""
+        if self.shared is not None:
+            return self.shared(tenant)
         if tenant not in self._wastes:
             self._wastes[tenant] = Allowance(self.terms.waste_tokens, time.monotonic)
         return self._wastes[tenant]

@@ -41,6 +41,7 @@ from streaming.speculate import Always
 
 if TYPE_CHECKING:
     from gateway.providers.local.models import LocalModels
+    from gateway.waste_shares import WasteShares
     from retrieval.pool import Pool
     from retrieval.store import PassageStore
 
@@ -117,6 +118,8 @@ async def wired(settings: Settings) -> AsyncIterator[Wired]:
         judges = await _judges(settings, local, evidence.library, stack)
         keeper = await stack.enter_async_context(_keeper(settings, evidence.library))
         house = replace(_house(settings, evidence, judges, telemetry), keeper=keeper)
+        if (shares := await _waste_shares(settings, evidence.library, stack)) is not None:
+            house = replace(house, speculation=replace(house.speculation, shared=shares.of))
         telemetry.metrics.observe(WAITING, lambda: ((house.admission.waiting, {}),))
         yield Wired(replace(house, decisions=await _decisions(settings, evidence.library, stack)), evidence.library)
 
@@ -148,6 +151,16 @@ async def _decisions(settings: Settings, books: Library | None, stack: AsyncExit
     from gateway.decision_log import open_decision_log
 
     return await stack.enter_async_context(open_decision_log(books.pool, settings.decision_rows))
+
+
+async def _waste_shares(settings: Settings, books: Library | None, stack: AsyncExitStack) -> "WasteShares | None":
+    """What several gateways may discard together; None where there is only this one: with a database of its own, or none."""
+    if books is None or settings.database_url is None:
+        return None
+    from gateway.waste_shares import open_waste_shares
+
+    shares = open_waste_shares(books.pool, settings.waste_tokens, settings.deadline_s)
+    return await stack.enter_async_context(shares)
 
 
 def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Telemetry) -> House:

@@ -21,6 +21,12 @@ class Allowance:
         self._spent = 0
 
     @property
+    def used(self) -> int:
+        """Units spent within the last window, and those that are set aside now."""
+        self._forget()
+        return self._spent + self._reserved
+
+    @property
     def spent(self) -> int:
         """Units spent within the last window."""
         self._forget()
@@ -61,3 +67,43 @@ class Allowance:
         oldest = math.floor(self._now() - WINDOW_S)
         while self._slots and self._slots[0][0] < oldest:
             self._spent -= self._slots.popleft()[1]
+
+
+class Share(Allowance):
+    """The part of an allowance that one of several processes may use: nothing until it is `lend`ed something, and for a time only.
+
+    What is used of a share stays within it for a whole window, so that shares which together never exceed a limit keep to it together,
+    over every window, though each is counted alone. Who lends keeps them so: a share is only made smaller by `give_back`, which keeps
+    what is used.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        super().__init__(0, now)
+        self._until_s = -math.inf
+        self.is_short = False
+        """Whether something was refused since it was last looked at."""
+
+    @property
+    def units(self) -> int:
+        """How much is lent; 0 when its time is over."""
+        return self._limit if self._now() < self._until_s else 0
+
+    @property
+    def left_s(self) -> float:
+        """For how many more seconds it is lent."""
+        return max(0.0, self._until_s - self._now())
+
+    def lend(self, units: int, until_s: float) -> None:
+        """From now on `units` may be used, until `until_s` by this share's clock."""
+        self._limit, self._until_s = units, until_s
+
+    def give_back(self, keep: int) -> int:
+        """Makes the share as small as `keep`, but not smaller than what is used; how large it is now."""
+        self._limit = max(self.used, min(self._limit, keep))
+        return self._limit
+
+    def reserve(self, units: int, at_least: int) -> int:
+        """See Allowance."""
+        taken = super().reserve(units, at_least) if self._now() < self._until_s else 0
+        self.is_short = self.is_short or taken < units
+        return taken
