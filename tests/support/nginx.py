@@ -3,6 +3,7 @@
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -18,7 +19,7 @@ master_process off;
 worker_processes 1;
 pid {folder}/pid;
 error_log {folder}/error.log;
-events {{ worker_connections 64; }}
+events {{ worker_connections 1024; }}
 http {{
     access_log off;
     client_body_temp_path {folder}/body;
@@ -28,10 +29,11 @@ http {{
     scgi_temp_path {folder}/scgi;
     gzip on;
     gzip_types *;
+    {upstreams}
     server {{
         listen 127.0.0.1:{port};
         location / {{
-            proxy_pass http://127.0.0.1:{upstream};
+            proxy_pass http://{upstream};
             {directives}
         }}
     }}
@@ -39,13 +41,51 @@ http {{
 """
 
 
+# What docs/scaling.md says of an nginx before several gateways. `non_idempotent` lets a question go on to the next one that could not
+# be given to the first: a gateway that turns a question away, or is not there, has not begun to answer it.
+BALANCING = """
+            proxy_http_version 1.1;
+            proxy_buffering off;
+            proxy_read_timeout 75s;
+            proxy_next_upstream error timeout http_503 non_idempotent;
+            proxy_next_upstream_tries 3;
+            add_header X-Server $upstream_addr always;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Balanced:
+    """Several gateways, by port, and the directives that nginx treats them with."""
+
+    ports: tuple[int, ...]
+    directives: str
+
+    @property
+    def block(self) -> str:
+        servers = " ".join(f"server 127.0.0.1:{port} max_fails=0;" for port in self.ports)
+        return f"upstream gateways {{ {servers} }}"
+
+
+def balancing(*ports: int, directives: str = BALANCING) -> Balanced:
+    """In turns; one that fails is asked again with the next request."""
+    return Balanced(ports, directives)
+
+
 @asynccontextmanager
-async def nginx_before(program: str, upstream: int, folder: Path, directives: str = "") -> AsyncIterator[str]:
+async def nginx_before(
+    program: str, upstream: int | Balanced, folder: Path, directives: str = ""
+) -> AsyncIterator[str]:
     """The address of an nginx that passes everything on to `upstream`; it runs inside the block and keeps its files in `folder`."""
+    if isinstance(upstream, int):
+        block, name = "", f"127.0.0.1:{upstream}"
+    else:
+        block, name, directives = upstream.block, "gateways", upstream.directives + directives
     for _ in range(PORTS_TRIED):
         port = free_port()
         config = folder / "nginx.conf"
-        config.write_text(CONFIG.format(folder=folder, port=port, upstream=upstream, directives=directives))
+        config.write_text(
+            CONFIG.format(folder=folder, port=port, upstreams=block, upstream=name, directives=directives)
+        )
         command = [program, "-p", str(folder), "-c", str(config), "-e", str(folder / "error.log")]
         async with await anyio.open_process(command, stdin=None, stdout=None, stderr=None) as process:
             try:

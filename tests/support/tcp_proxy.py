@@ -53,7 +53,11 @@ class TcpProxy:
                 if self.silent:
                     await self._swallow(client)
                     return
-                async with await self._dial() as server, anyio.create_task_group() as ways:
+                try:
+                    dialled = await self._dial()
+                except OSError:
+                    return  # nobody is there: the client's connection ends
+                async with dialled as server, anyio.create_task_group() as ways:
                     ways.start_soon(self._forward, server, client, ways)
                     await self._forward(client, server, ways)
         finally:
