@@ -60,7 +60,11 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpReceiver]:
 
 @pytest.fixture(params=["refuses", "silent"])
 def dead_collector(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A port where nobody listens, or a server that takes every export and never answers."""
+    """A port where nobody listens, or a server that takes every export and never answers; closing gives it half a second.
+
+    How long it is given where nobody says so is seen by the tests of whole processes.
+    """
+    monkeypatch.setattr("gateway.telemetry.FLUSH_LIMIT_S", 0.5)
     if request.param == "refuses":
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
@@ -145,7 +149,7 @@ async def test_the_event_loop_runs_on_while_a_dead_collector_is_closed(dead_coll
         tasks.start_soon(turn)
         await telemetry.aclose()
         tasks.cancel_scope.cancel()
-    assert turns >= 10  # of about 200; a blocked loop would have made none
+    assert turns >= 10  # of about 50; a blocked loop would have made none
 
 
 PROGRAM = """

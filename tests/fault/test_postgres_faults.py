@@ -196,7 +196,7 @@ async def test_a_server_that_is_away_is_unavailable_and_used_once_it_is_back(hom
         await migrate(url)
         async with open_pool(url, size=3) as pool:
             await shelve(pool, embedder, {"tea": "Tea is hot."})
-            retriever = PostgresRetriever(pool, embedder, limit_s=1)
+            retriever = PostgresRetriever(pool, embedder, limit_s=0.4)
             cluster = Cluster(home / "postgres")
             await anyio.to_thread.run_sync(cluster.stop)
             for _ in range(4):

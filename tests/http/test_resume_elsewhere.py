@@ -11,6 +11,8 @@ import anyio
 import psycopg
 import pytest
 
+from gateway.keeping import keeper as keeper_module
+from gateway.keeping import recordings
 from gateway.keeping.keeper import Keeping, open_keeper
 from gateway.keeping.recordings import Claim
 from gateway.keeping.stored_recordings import StoredRecordings
@@ -142,7 +144,10 @@ async def test_an_answer_that_nobody_reads_anywhere_is_given_up_everywhere(datab
         assert (await resumed(there, answer_id))[0] == 404
 
 
-async def test_an_answer_whose_server_is_gone_ends_with_failed_and_done(database_url: str) -> None:
+async def test_an_answer_whose_server_is_gone_ends_with_failed_and_done(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recordings, "DOUBT_S", 0.5)
     async with two(database_url) as (here, there, _):
         told = await ask(here.base_url, "Is it?", **RESUMABLE)
         answer_id = told.one("started")["answer_id"]
@@ -191,7 +196,8 @@ async def test_what_has_expired_is_swept_and_a_dead_server_s_key_is_free_again(d
         assert not rows(database_url, "SELECT 1 FROM recording WHERE answer_id IN ('a1', 'a2', 'a3')")
 
 
-async def test_a_database_that_is_away_keeps_no_answer_waiting() -> None:
+async def test_a_database_that_is_away_keeps_no_answer_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper_module, "CLAIM_LIMIT_S", 0.2)
     async with (
         open_pool("postgresql://127.0.0.1:1/none", size=1) as pool,
         open_keeper(shared=StoredRecordings(pool)) as keeper,

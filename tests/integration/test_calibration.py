@@ -38,7 +38,7 @@ def run(*arguments: str, url: str | None = None) -> Result:
     return runner.invoke(cli, list(arguments), env=env)
 
 
-def labels(folder: Path, count: int = 40) -> Path:
+def labels(folder: Path, count: int = 24) -> Path:
     """Sets that hold the answer and sets that are about something else."""
     draw = random.Random(3)
     rows: list[dict[str, Any]] = []
@@ -134,7 +134,7 @@ def test_calibrate_fits_shows_draws_and_stores(tmp_path: Path, database_url: str
     for words in ("AUC", "released", "true", "Threshold: sufficient from p = 0.833", "Borderline band", "bulbs"):
         assert words in found.stderr
     model = Calibration.from_json(out.read_text())
-    assert model.data == "labels (40 cases)"
+    assert model.data == "labels (24 cases)"
     assert model.figures["auc"] == 1.0
     assert picture.read_bytes().startswith(b"\x89PNG")
 
@@ -150,7 +150,7 @@ def test_calibrate_fits_shows_draws_and_stores(tmp_path: Path, database_url: str
     )
     assert again.exit_code == 0, again.output
     told = json.loads(again.stdout)
-    assert (told["auc"], told["cases"], told["calibration"]) == (1.0, 40, model.version)
+    assert (told["auc"], told["cases"], told["calibration"]) == (1.0, 24, model.version)
     assert told["mode"].startswith("out of fold")  # it was fitted on this very file
 
     shipped = run("eval", "sufficiency", str(tmp_path / "labels.jsonl"), "--json", "--cache", str(tmp_path / "m.jsonl"))

@@ -107,7 +107,6 @@ def postmaster(url: str) -> int:
     return int(row[0].splitlines()[0])
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_a_server_is_there_while_it_is_used_and_gone_afterwards(home: Path) -> None:
     async with EmbeddedPostgres(home) as url:
         assert answers(url)

@@ -18,7 +18,7 @@ from tests.support.postgres import fresh_database
 
 pytestmark = pytest.mark.anyio
 
-ROWS, SMALL, DIMENSIONS = 20_000, 100, 32  # the small tenant holds 0.5 %
+ROWS, SMALL, DIMENSIONS = 12_000, 60, 32  # the small tenant holds 0.5 %
 
 
 class PointingEmbedder(HashingEmbedder):
