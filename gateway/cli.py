@@ -20,7 +20,7 @@ from gateway.gap_commands import gaps
 from gateway.reporting.command import report
 from gateway.screen import Screen
 from gateway.server import PortInUse
-from gateway.settings import Settings, SettingsInvalid, read_settings
+from gateway.settings import Settings, SettingsInvalid, read_settings, unknown_settings
 from grading.calibrate import COST_RATIO
 from retrieval.faults import GatewayFault
 from streaming.events import Path as AnswerPath
@@ -199,6 +199,8 @@ async def migrate_database(settings: Settings) -> tuple[str, ...]:
 
 def settings_or_exit(**overrides: object) -> Settings:
     """The settings; what is wrong with them goes to the terminal, with exit code 2."""
+    for sentence in unknown_settings():
+        typer.echo(f"Warning: {sentence}", err=True)
     try:
         return read_settings(**overrides)
     except SettingsInvalid as error:

@@ -26,11 +26,15 @@ READER_BAND = (0.08, 0.88)
 
 @dataclass(frozen=True, slots=True)
 class Available:
-    """What graders can be made of: the ones that ask a service by name, the calibrations by grader, then by collection."""
+    """What graders can be made of: the ones that ask a service by name, the calibrations by grader, then by collection.
+
+    `standby` are those that are asked where one that asks a service fails.
+    """
 
     local: "LocalModels | None" = None
     by_service: Mapping[GraderName, Grader] = field(default_factory=dict)
     calibrations: Mapping[str, Mapping[str, Calibration]] = field(default_factory=dict)
+    standby: Mapping[GraderName, Grader] = field(default_factory=dict)
 
     def calibration(self, grader: str, collection: str | None) -> Calibration:
         """The collection's own, else the one that ships."""
@@ -50,7 +54,7 @@ def grader_of(
 
     A rung that could be sure of nothing is left out, but for the last: it would only cost the time until the next is asked.
     """
-    rungs = [_rung(name, available, limit_s, collection) for name in names]
+    rungs = [rung for name in names for rung in _rungs(name, available, limit_s, collection)]
     asked = [*(rung for rung in rungs[:-1] if rung.can_be_sure), rungs[-1]]
     return asked[0].grader if len(asked) == 1 else Cascade(asked)
 
@@ -60,10 +64,22 @@ def graders_of(names: Sequence[GraderName], available: Available, limit_s: float
     return {name: grader_of(names, available, limit_s, name) for name in sorted(available.collections)}
 
 
-def _rung(name: GraderName, available: Available, limit_s: float, collection: str | None) -> Rung:
+def service_limit_s(limit_s: float, *, stands_by: bool) -> float:
+    """What of `limit_s` seconds one grader that asks a service has: what local rungs leave, half of it where another one stands by."""
+    left_s = limit_s - min(LOCAL_LIMIT_S, limit_s / 2)
+    return left_s / 2 if stands_by else left_s
+
+
+def _rungs(name: GraderName, available: Available, limit_s: float, collection: str | None) -> list[Rung]:
+    """The rung of this name; where another one stands by for it, that one after it."""
+    if name not in BY_A_SERVICE:
+        return [_local_rung(name, available, limit_s, collection)]
+    asked = [available.by_service[name], *([available.standby[name]] if name in available.standby else [])]
+    return [Rung(grader, service_limit_s(limit_s, stands_by=len(asked) > 1)) for grader in asked]
+
+
+def _local_rung(name: GraderName, available: Available, limit_s: float, collection: str | None) -> Rung:
     local_limit_s = min(LOCAL_LIMIT_S, limit_s / 2)
-    if name in BY_A_SERVICE:
-        return Rung(available.by_service[name], max(limit_s - local_limit_s, local_limit_s))
     if name == "score":
         calibration = available.calibration("score", collection)
         return Rung(ScoreGrader(calibration), local_limit_s, calibration.low, calibration.high)

@@ -14,7 +14,11 @@ class Healthz:
 
 
 class Readyz:
-    """200 when ready, 503 when draining. A house is put together whole before it is served, so the rest is known by then."""
+    """200 when ready, 503 when draining. A house is put together whole before it is served, so the rest is known by then.
+
+    An upstream that is left alone is shown and changes no status: every replica would be taken out of service for it, refusals and
+    kept answers with them.
+    """
 
     def __init__(self, house: House) -> None:
         self._house = house
@@ -24,6 +28,7 @@ class Readyz:
         detail = {
             "status": "draining" if is_draining else "ready",
             "models": dict(self._house.models),
+            "upstreams": self._house.breakers.shown(),
             "open_answers": self._house.open_answers.count,
         }
         await send_json(send, 503 if is_draining else 200, detail)

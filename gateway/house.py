@@ -18,6 +18,7 @@ from gateway.telemetry import Telemetry
 from gateway.uploads.documents import Documents, NoDocuments
 from gateway.uploads.passages import NoPassages, Passages
 from gateway.uploads.upload import UPLOAD_BYTES
+from gateway.upstreams.breaker import Breakers
 from grading.ports import Grader
 from streaming.answer import Parts
 from streaming.budget import Limits, Verify
@@ -58,6 +59,7 @@ class House:
     keeper: Keeper | None = None
     decisions: Decisions = field(default_factory=NoDecisions)
     speculation: Speculation = field(default_factory=lambda: Speculation("always"))
+    breakers: Breakers = field(default_factory=Breakers)
 
     def parts_for(self, options: Options, collection: str = "default", tenant: str = "default") -> Parts:
         """The collaborators as one request wants them, with the grader of its collection."""

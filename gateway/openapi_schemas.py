@@ -166,6 +166,10 @@ BODIES: Final[Mapping[str, Schema]] = {
         {
             "status": {"type": "string", "enum": ["ready", "draining"]},
             "models": {"type": "object", "additionalProperties": TEXT},
+            "upstreams": {
+                "type": "object",
+                "additionalProperties": {"type": "string", "enum": ["closed", "half_open", "open"]},
+            },
             "open_answers": COUNT,
         }
     ),

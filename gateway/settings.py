@@ -28,6 +28,7 @@ from gateway.providers.script import Script
 from gateway.source_settings import SourceTable, require_different, with_variables
 from gateway.speculation import Speculate, Terms
 from gateway.telemetry import exports_metrics, exports_traces
+from gateway.unknown_settings import unknown
 from gateway.uploads.upload import UPLOAD_BYTES
 from grading.correct import Policy
 from grading.routing import Router, adaptive, always
@@ -71,6 +72,8 @@ class Settings(BaseSettings):
     provider: Literal["auto", "anthropic", "local", "scripted"] = "auto"
     generator_model: str = "claude-sonnet-5-5"
     grader_model: str = "claude-haiku-5-5"
+    fallback_generator_model: str | None = None
+    fallback_grader_model: str | None = None
     graders: Annotated[tuple[GraderName, ...], NoDecode] = ()
     anthropic_api_key: SecretStr | None = Field(
         default=None, validation_alias=AliasChoices("anthropic_api_key", "ANTHROPIC_API_KEY")
@@ -203,6 +206,12 @@ class Settings(BaseSettings):
             )
         if any(profile.names_a_model for profile in self.profiles) and self.chosen_provider != "anthropic":
             raise PydanticCustomError("profiles", "GATEWAY_PROFILES names a model of Anthropic: set ANTHROPIC_API_KEY")
+        for role in ("generator", "grader"):
+            stands_in, variable = getattr(self, f"fallback_{role}_model"), f"GATEWAY_FALLBACK_{role.upper()}_MODEL"
+            if stands_in is not None and self.chosen_provider != "anthropic":
+                raise PydanticCustomError("fallback", f"{variable} names a model of Anthropic: set ANTHROPIC_API_KEY")
+            if stands_in == getattr(self, f"{role}_model"):
+                raise PydanticCustomError("fallback", f"{variable} is the model that it is to stand in for")
         if len(set(self.graders)) < len(self.graders):
             raise PydanticCustomError("graders", "GATEWAY_GRADERS names a grader twice")
         if BY_A_SERVICE.intersection(self.graders) and self.chosen_provider == "local":
@@ -300,6 +309,12 @@ def read_settings(**overrides: object) -> Settings:
         raise SettingsInvalid(str(error)) from None
     except (OSError, ValueError) as error:  # of the file: unreadable, or not TOML
         raise SettingsInvalid(f"{config_file(os.environ)}: {error}") from None
+
+
+def unknown_settings(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """A sentence for each variable (of this process) that looks like one of these settings and is none."""
+    known = {CONFIG_VARIABLE, *(PREFIX + name.upper() for name in Settings.model_fields)}
+    return unknown(os.environ if environ is None else environ, PREFIX, known)
 
 
 def said(detail: ErrorDetails) -> str:

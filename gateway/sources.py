@@ -5,6 +5,8 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from gateway.source_settings import CollectionTable, HttpTable, PostgresTable, ServiceTable, SourceTable, ViewTable
+from gateway.upstreams.breaker import Breakers, Role
+from gateway.upstreams.guarded import GuardedRetriever
 from retrieval.faults import DatabaseMissing
 from retrieval.ports import Retriever
 from retrieval.sources import HOUSE, Source
@@ -19,14 +21,18 @@ CONNECTIONS = 20  # to all search services together: as many searches as run at 
 
 
 async def open_sources(
-    tables: Sequence[SourceTable], house: Retriever, books: "Library | None", stack: AsyncExitStack
+    tables: Sequence[SourceTable],
+    house: Retriever,
+    books: "Library | None",
+    stack: AsyncExitStack,
+    breakers: Breakers | None = None,
 ) -> tuple[Source, ...]:
-    """The sources; what they need is closed with `stack`. No server is asked yet: one that is away is passed over when it is searched.
+    """The sources, each that is somewhere else behind its breaker; what they need is closed with `stack`.
 
-    Raises DatabaseMissing for a source that needs the gateway's own database where there is none, RetrievalMisconfigured for an
-    address that is none.
+    No server is asked yet: one that is away is passed over when it is searched. Raises DatabaseMissing for a source that needs the
+    gateway's own database where there is none, RetrievalMisconfigured for an address that is none.
     """
-    opened = _Opened(house, books, stack)
+    opened = _Opened(house, books, stack, breakers or Breakers())
     further = [
         Source(table.name, await opened.retriever(table), external=table.external, parallel=table.parallel)
         for table in tables
@@ -35,8 +41,8 @@ async def open_sources(
 
 
 class _Opened:
-    def __init__(self, house: Retriever, books: "Library | None", stack: AsyncExitStack) -> None:
-        self._house, self._books, self._stack = house, books, stack
+    def __init__(self, house: Retriever, books: "Library | None", stack: AsyncExitStack, breakers: Breakers) -> None:
+        self._house, self._books, self._stack, self._breakers = house, books, stack, breakers
         self._client: httpx2.AsyncClient | None = None
 
     async def retriever(self, table: SourceTable) -> Retriever:
@@ -47,13 +53,18 @@ class _Opened:
                 self._own_books(table)
                 return Elsewhere(self._house, collection=table.collection)
             case PostgresTable():
-                return await self._postgres(table)
+                return self._guarded(table.name, await self._postgres(table), table.limit_s)
             case ViewTable():
-                return await self._view(table)
+                found = await self._view(table)
+                return found if table.url is None else self._guarded(table.name, found, table.limit_s)
             case ServiceTable() | HttpTable():
                 from gateway.providers.search.retriever import HttpRetriever
 
-                return HttpRetriever(table.name, service_of(table), await self._http(), limit_s=table.limit_s)
+                service = HttpRetriever(table.name, service_of(table), await self._http(), limit_s=table.limit_s)
+                return self._guarded(table.name, service, table.limit_s)
+
+    def _guarded(self, name: str, retriever: Retriever, limit_s: float) -> Retriever:
+        return GuardedRetriever(retriever, self._breakers.of(Role.SOURCE, name), limit_s)
 
     async def _postgres(self, table: PostgresTable) -> Retriever:
         from gateway.observing.traced_pool import TracedPool

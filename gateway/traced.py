@@ -36,6 +36,7 @@ def traced(parts: Parts, trace: RequestTrace) -> Parts:
         grader=traced_grader(parts.grader, trace),
         generator=TracedGenerator(parts.generator, trace),
         rewriter=TracedRewriter(parts.rewriter, trace) if parts.rewriter is not None else None,
+        fallback=TracedGenerator(parts.fallback, trace) if parts.fallback is not None else None,
         verifier=TracedVerifier(parts.verifier, trace) if parts.verifier is not None else None,
     )
 

@@ -13,12 +13,12 @@ from gateway.chat.profiles import Profiles
 from gateway.chat.profiles_of import Models, profiles_of
 from gateway.decisions import Decisions, NoDecisions
 from gateway.gap_groups import GapGroups, NoGapGroups
-from gateway.graders import Available, GraderName, grader_of, graders_of
+from gateway.graders import Available, GraderName, grader_of, graders_of, service_limit_s
 from gateway.house import House
 from gateway.keeping.keeper import Keeper, Keeping, open_keeper
 from gateway.keys import Keys
 from gateway.library import AnyCollection, KnownCollections
-from gateway.observing.metric_names import POOL, WAITING
+from gateway.observing.metric_names import OPENINGS, POOL, UPSTREAMS, WAITING
 from gateway.open_answers import OpenAnswers
 from gateway.settings import Settings
 from gateway.sources import open_sources
@@ -27,6 +27,9 @@ from gateway.sse import SseSettings
 from gateway.telemetry import Telemetry
 from gateway.uploads.documents import NoDocuments, StoredDocuments
 from gateway.uploads.passages import NoPassages, StoredPassages
+from gateway.upstreams.breaker import Breakers, Role
+from gateway.upstreams.guarded import GuardedEmbedder, GuardedRewriter, GuardedVerifier
+from gateway.upstreams.models import GuardedModels
 from grading.calibrate import Calibration, default_calibration
 from grading.correct import Fields
 from grading.ports import Grader, Rewriter, Verifier
@@ -51,13 +54,18 @@ B = TypeVar("B")
 
 @dataclass(frozen=True, slots=True)
 class Voices:
-    """Who writes, says a question in other words and checks what is written; the graders that ask a service, by name."""
+    """Who writes, says a question in other words and checks what is written; the graders that ask a service, by name.
+
+    `fallback` and `standby` are who stands in for generator and graders.
+    """
 
     generator: Generator
     rewriter: Rewriter
     verifier: Verifier
     graders: Mapping[GraderName, Grader] = field(default_factory=dict)
     models: Models | None = None
+    fallback: Generator | None = None
+    standby: Mapping[GraderName, Grader] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +120,15 @@ async def wired(settings: Settings) -> AsyncIterator[Wired]:
             records_text=settings.record_text,
         )
         stack.push_async_callback(telemetry.aclose)
-        evidence, local = await _evidence(settings, stack)
+        breakers = Breakers()
+        telemetry.metrics.observe(UPSTREAMS, breakers.states)
+        telemetry.metrics.observe(OPENINGS, breakers.openings)
+        evidence, local = await _evidence(settings, breakers, stack)
         if evidence.library is not None:
             telemetry.metrics.observe(POOL, evidence.library.pool.usage)
-        judges = await _judges(settings, local, evidence.library, stack)
+        judges = await _judges(settings, local, evidence.library, breakers, stack)
         keeper = await stack.enter_async_context(_keeper(settings, evidence.library))
-        house = replace(_house(settings, evidence, judges, telemetry), keeper=keeper)
+        house = replace(_house(settings, evidence, judges, telemetry), keeper=keeper, breakers=breakers)
         if (shares := await _waste_shares(settings, evidence.library, stack)) is not None:
             house = replace(house, speculation=replace(house.speculation, shared=shares.of))
         telemetry.metrics.observe(WAITING, lambda: ((house.admission.waiting, {}),))
@@ -129,7 +140,7 @@ async def library(settings: Settings) -> AsyncIterator[Library]:
     """The library alone, for work that answers nothing. Raises as `wired`."""
     async with AsyncExitStack() as stack:
         pool, models = await side_by_side(_database(settings, stack), _local_models(settings, judges=False))
-        yield _library(pool, await _embedder(settings, models, stack))
+        yield _library(pool, await _embedder(settings, models, Breakers(), stack))
 
 
 @asynccontextmanager
@@ -170,6 +181,7 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
         reranker=evidence.reranker,
         grader=judges.grader,
         generator=judges.voices.generator,
+        fallback=judges.voices.fallback,
         rewriter=judges.voices.rewriter,
         verifier=judges.voices.verifier,
         speculator=Always(),  # until a request says how (House.parts_for)
@@ -238,14 +250,16 @@ def _cache(settings: Settings, books: Library, generator: Generator) -> AnswerCa
     return PostgresCache(books.pool, books.embedder, generator.name)
 
 
-async def _evidence(settings: Settings, stack: AsyncExitStack) -> "tuple[Evidence, LocalModels | None]":
+async def _evidence(
+    settings: Settings, breakers: Breakers, stack: AsyncExitStack
+) -> "tuple[Evidence, LocalModels | None]":
     local = settings.chosen_provider == "local" or settings.grades_here
     if settings.retriever == "scripted":
         models = await _local_models(settings, judges=True) if local else None
-        sources = await open_sources(settings.sources, _scripted_retriever(settings), None, stack)
+        sources = await open_sources(settings.sources, _scripted_retriever(settings), None, stack, breakers)
         return Evidence(sources, None, NoGaps(), NoGapGroups(), None), models
     pool, models = await side_by_side(_database(settings, stack), _local_models(settings, judges=local))
-    books = _library(pool, await _embedder(settings, models, stack))
+    books = _library(pool, await _embedder(settings, models, breakers, stack))
     await books.store.check(books.embedder)
 
     from gateway.gaps import PostgresGaps
@@ -255,7 +269,8 @@ async def _evidence(settings: Settings, stack: AsyncExitStack) -> "tuple[Evidenc
     reranker = None if models is None else models.reranker
     own = PostgresRetriever(TracedPool(pool), books.embedder)
     gaps = PostgresGaps(pool, books.embedder)
-    return Evidence(await open_sources(settings.sources, own, books, stack), reranker, gaps, gaps, books), models
+    sources = await open_sources(settings.sources, own, books, stack, breakers)
+    return Evidence(sources, reranker, gaps, gaps, books), models
 
 
 async def _database(settings: Settings, stack: AsyncExitStack) -> "Pool":
@@ -284,7 +299,9 @@ async def _local_models(settings: Settings, *, judges: bool) -> "LocalModels | N
     return await load_local_models(embedder=settings.embeddings_url is None, judges=judges)
 
 
-async def _embedder(settings: Settings, models: "LocalModels | None", stack: AsyncExitStack) -> Embedder:
+async def _embedder(
+    settings: Settings, models: "LocalModels | None", breakers: Breakers, stack: AsyncExitStack
+) -> Embedder:
     if settings.embeddings_url is None:
         assert models is not None
         return models.embedder
@@ -293,14 +310,14 @@ async def _embedder(settings: Settings, models: "LocalModels | None", stack: Asy
     assert settings.embeddings_model is not None
     assert settings.embeddings_dimensions is not None
     key = settings.embeddings_api_key
-    return await stack.enter_async_context(
-        HttpEmbedder(
-            settings.embeddings_url,
-            settings.embeddings_model,
-            settings.embeddings_dimensions,
-            api_key=None if key is None else key.get_secret_value(),
-        )
+    embedder = HttpEmbedder(
+        settings.embeddings_url,
+        settings.embeddings_model,
+        settings.embeddings_dimensions,
+        api_key=None if key is None else key.get_secret_value(),
     )
+    breaker = breakers.of(Role.EMBEDDINGS, settings.embeddings_model)
+    return GuardedEmbedder(await stack.enter_async_context(embedder), breaker, embedder.timeout_s)
 
 
 def _library(pool: "Pool", embedder: Embedder) -> Library:
@@ -310,11 +327,15 @@ def _library(pool: "Pool", embedder: Embedder) -> Library:
 
 
 async def _judges(
-    settings: Settings, local: "LocalModels | None", books: Library | None, stack: AsyncExitStack
+    settings: Settings,
+    local: "LocalModels | None",
+    books: Library | None,
+    breakers: Breakers,
+    stack: AsyncExitStack,
 ) -> Judges:
-    voices = await _voices(settings, local, stack)
+    voices = await _voices(settings, local, breakers, stack)
     names = _graders_that_can_be(settings, local)
-    available = Available(local, voices.graders, await _calibrations(books))
+    available = Available(local, voices.graders, await _calibrations(books), voices.standby)
     limit_s = settings.grade_timeout_s
     profiles = profiles_of(settings.profiles, voices.models, names, available, limit_s)
     odds = available.calibrations["score"] if books is not None else {}
@@ -338,7 +359,7 @@ async def _calibrations(books: Library | None) -> dict[str, dict[str, Calibratio
     return {name: await stored.newest(grader=name) for name in ("calibrated", "score")}
 
 
-async def _voices(settings: Settings, local: "LocalModels | None", stack: AsyncExitStack) -> Voices:
+async def _voices(settings: Settings, local: "LocalModels | None", breakers: Breakers, stack: AsyncExitStack) -> Voices:
     match settings.chosen_provider:
         case "local":
             assert local is not None
@@ -346,7 +367,7 @@ async def _voices(settings: Settings, local: "LocalModels | None", stack: AsyncE
         case "scripted":
             return _scripted(settings)
         case "anthropic":
-            return await _claude(settings, stack)
+            return await _claude(settings, breakers, stack)
 
 
 def _local_voices(local: "LocalModels") -> Voices:
@@ -357,7 +378,7 @@ def _local_voices(local: "LocalModels") -> Voices:
     return Voices(local.generator, LocalRewriter(), verifier)
 
 
-async def _claude(settings: Settings, stack: AsyncExitStack) -> Voices:
+async def _claude(settings: Settings, breakers: Breakers, stack: AsyncExitStack) -> Voices:
     from gateway.providers.claude.client import open_client
     from gateway.providers.claude.models import ClaudeModels
     from gateway.providers.claude.rewriter import AnthropicRewriter
@@ -372,13 +393,19 @@ async def _claude(settings: Settings, stack: AsyncExitStack) -> Voices:
     )
     stack.push_async_callback(client.close)
     judge = settings.grader_model
-    models = ClaudeModels(client)
+    drafts_for, grades_for = settings.fallback_generator_model, settings.fallback_grader_model
+    grade_s = service_limit_s(settings.grade_timeout_s, stands_by=grades_for is not None)
+    models = GuardedModels(ClaudeModels(client), breakers, settings.read_s, grade_s, asks_again=grades_for is None)
+    standby = replace(models, generates=Role.FALLBACK_GENERATOR, grades=Role.FALLBACK_GRADER)
+    judges_breaker = breakers.of(Role.GRADER, judge)
     return Voices(
         models.generator(settings.generator_model),
-        AnthropicRewriter(client, judge),
-        AnthropicVerifier(client, judge),
+        GuardedRewriter(AnthropicRewriter(client, judge), judges_breaker, settings.read_s),
+        GuardedVerifier(AnthropicVerifier(client, judge), judges_breaker, settings.grade_timeout_s),
         models.graders(judge),
         models,
+        None if drafts_for is None else standby.generator(drafts_for),
+        {} if grades_for is None else standby.graders(grades_for),
     )
 
 

@@ -34,10 +34,17 @@ class CollectionNotFound(GatewayFault):
 
 
 class EmbeddingFailed(GatewayFault):
-    """Raised when the embedder fails or returns vectors of the wrong number or size."""
+    """Raised when the embedder fails or returns vectors of the wrong number or size.
+
+    `is_outage`: it is a server that cannot be reached, does not answer in time, or says that it cannot serve.
+    """
 
     type = "embedding_failed"
     retryable = True
+
+    def __init__(self, message: str = "", *, is_outage: bool = False) -> None:
+        super().__init__(message)
+        self.is_outage = is_outage
 
 
 class DocumentUnreadable(GatewayFault):

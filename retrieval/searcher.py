@@ -48,6 +48,12 @@ class Searcher:
     def __init__(self, sources: Sequence[Source], reranker: Reranker | None) -> None:
         self.sources = tuple(sources)
         self._reranker = reranker
+        self._passed_over: dict[str, None] = {}
+
+    @property
+    def passed_over(self) -> tuple[str, ...]:
+        """The sources that could not be searched so far, each once."""
+        return tuple(self._passed_over)
 
     async def run(self, search: Search, question: str) -> Cleaned:
         """The set that `search` finds: kept passages first, then the found ones, no repeats or outdated versions, internal before
@@ -70,13 +76,13 @@ class Searcher:
         spares = 0 if search.rerank or source.external else SPARES
         queries = [replace(query, k=query.k + spares) for query in search.queries]
         if len(queries) == 1:
-            return [await source.retrieve(queries[0])]
+            return [await source.retrieve(queries[0], self._pass_over)]
         found: list[tuple[Passage, ...]] = [()] * len(queries)
         faults: list[Exception] = []
 
         async def one(place: int, query: Query) -> None:
             try:
-                found[place] = await source.retrieve(query)
+                found[place] = await source.retrieve(query, self._pass_over)
             except Exception as fault:
                 faults.append(fault)
                 tasks.cancel_scope.cancel()
@@ -87,6 +93,9 @@ class Searcher:
         if faults:
             raise faults[0]
         return found
+
+    def _pass_over(self, name: str) -> None:
+        self._passed_over[name] = None
 
 
 def interleaved(sets: Sequence[tuple[Passage, ...]]) -> tuple[Passage, ...]:

@@ -1,6 +1,7 @@
 """The ordered hierarchy of sources: where to search first, and where next."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from retrieval.faults import GatewayFault
@@ -25,10 +26,13 @@ class Source:
     external: bool = False
     parallel: bool = False
 
-    async def retrieve(self, query: Query) -> tuple[Passage, ...]:
+    async def retrieve(
+        self, query: Query, pass_over: Callable[[str], None] = lambda _name: None
+    ) -> tuple[Passage, ...]:
         """As Retriever.retrieve; passages from outside the house are marked with `source` and `external` in their metadata.
 
-        Only the house's own search can fail: another source that fails has found nothing, and the log says why.
+        Only the house's own search can fail: another source that fails has found nothing, the log says why, and `pass_over` is told its
+        name.
         """
         if self.name == HOUSE:
             return await self.retriever.retrieve(query)
@@ -36,6 +40,7 @@ class Source:
             found = await self.retriever.retrieve(query)
         except GatewayFault as fault:
             _log.warning("source %r was passed over: %s", self.name, fault)
+            pass_over(self.name)
             return ()
         mark: dict[str, Scalar] = {"source": self.name, "external": self.external}
         return tuple(replace(p, metadata={**p.metadata, **mark}) for p in found)

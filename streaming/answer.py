@@ -181,7 +181,7 @@ class _Answer:
         if not found.kept or not limits.draft_tokens(self._ledger, found.kept, deferred.besides if deferred else None):
             return None
         contest = Contest(attempt, self._course.question, found.kept, ask.history, self._deadline, found.conflicts)
-        racers = Racers(parts.grader, parts.generator, parts.speculator, observer, parts.verifier)
+        racers = Racers(parts.grader, parts.generator, parts.speculator, observer, parts.verifier, parts.fallback)
         return Race(contest, racers, limits, self._ledger, tasks, emit, decided, deferred)
 
     def note(self, fact: Fact) -> None:

@@ -38,6 +38,7 @@ class Course:
         """What the attempt's search found."""
         self.found = found.evidence
         self.retrieved_s += found.took_s
+        self.searched.extend(f"{name}: could not be searched" for name in found.passed_over)
         self.observer.note(found.fact(self.attempt))
 
     def end(self, outcome: str) -> None:

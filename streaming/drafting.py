@@ -55,9 +55,9 @@ class Drafting:
         self._first_text_s: float | None = None
         self._last_text_s = 0.0
 
-    def start(self, tasks: TaskGroup, delay_s: float = 0.0) -> None:
-        """Begins in `tasks`, after `delay_s` seconds or when released, whichever is first."""
-        tasks.start_soon(self._run, delay_s, name=f"draft {self._attempt}.{self.number}")
+    def start(self, tasks: TaskGroup, delay_s: float = 0.0, not_before_s: float = 0.0) -> None:
+        """Begins in `tasks`, after `delay_s` seconds or when released, whichever is first; `not_before_s` seconds from now in any case."""
+        tasks.start_soon(self._run, delay_s, not_before_s, name=f"draft {self._attempt}.{self.number}")
 
     def hurry(self) -> None:
         """The verdict is in and good: a draft that still waits for its moment starts now."""
@@ -81,15 +81,17 @@ class Drafting:
         self._decide("released")
         self._scope.deadline = self._decided_at + CLOSE_LIMIT_S
 
-    async def _run(self, delay_s: float) -> None:
+    async def _run(self, delay_s: float, not_before_s: float) -> None:
         with self._scope:
+            if not_before_s > 0:
+                await anyio.sleep(not_before_s)
             if delay_s > 0:
                 with anyio.move_on_after(delay_s):
                     await self._go.wait()
             await self._draft()
 
     async def _draft(self) -> None:
-        self._observer.note(DraftStarted(self._attempt, self.number))
+        self._observer.note(DraftStarted(self._attempt, self.number, stands_in=self._stands_in))
         self._began_at = anyio.current_time()
         try:
             await self._read()
@@ -101,6 +103,10 @@ class Drafting:
             if self.entry.released:
                 self._decide("released")
             self._tell()
+
+    @property
+    def _stands_in(self) -> str | None:
+        return self._generator.name if self.entry.is_fallback else None
 
     async def _read(self) -> None:
         draft: Draft | None = None
@@ -177,6 +183,7 @@ class Drafting:
                 first_text_s=self._first_text_s,
                 text_s=None if self._first_text_s is None else self._last_text_s - self._first_text_s,
                 is_sent=entry.released,
+                stands_in=self._stands_in,
             )
         )
 

@@ -80,12 +80,14 @@ class Judged:
 class DraftStarted:
     """The `draft`-th draft of this attempt starts (more than one after a fault that no one saw).
 
-    Above 0, `ago_s` is how long ago it did: nobody knew then whether its attempt would be one.
+    Above 0, `ago_s` is how long ago it did: nobody knew then whether its attempt would be one. `stands_in` names the model that drafts in
+    place of the generator.
     """
 
     attempt: int
     draft: int
     ago_s: float = 0.0
+    stands_in: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ class DraftClosed:
     close until closed (0 for a draft that was over before its verdict); it was over `closed_ago_s` before this is told.
     `first_text_s` is from the request to the first answer text out of the model, `text_s` from there to its last (None: there was none).
     `is_sent` says that something of it was sent, also when a fault, the deadline or the client's leaving ended it later.
+    `stands_in` names the model that drafted in place of the generator.
     """
 
     attempt: int
@@ -118,6 +121,7 @@ class DraftClosed:
     first_text_s: float | None = None
     text_s: float | None = None
     is_sent: bool = False
+    stands_in: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

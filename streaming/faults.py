@@ -4,9 +4,13 @@ from retrieval.faults import GatewayFault
 
 
 class GeneratorFault(GatewayFault):
-    """Base of what a generator may raise while it drafts."""
+    """Base of what a generator may raise while it drafts. `retry_after_s`: when its service wants to be asked again, where it says so."""
 
     type = "generator_failed"
+
+    def __init__(self, message: str = "", retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class GeneratorOverloaded(GeneratorFault):

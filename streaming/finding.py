@@ -16,10 +16,11 @@ FIRST = "first"  # the strategy of attempt 1
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A set of passages, cleaned, and the seconds it took to find."""
+    """A set of passages, cleaned, and the seconds it took to find; `passed_over` are the sources that could not be searched until then."""
 
     evidence: Cleaned
     took_s: float
+    passed_over: tuple[str, ...] = ()
 
     def fact(self, attempt: int) -> Retrieved:
         """As it is told."""
@@ -47,7 +48,7 @@ class Finding:
             self._external_left -= self._external_cost(search)
         began = anyio.current_time()
         evidence = await (self._ahead.take(search) or self._searcher.run(search, self._question))
-        return Found(evidence, anyio.current_time() - began)
+        return Found(evidence, anyio.current_time() - began, self._searcher.passed_over)
 
     def affords(self, search: Search) -> bool:
         """Whether the budget of external searches allows `search`."""

@@ -40,8 +40,11 @@ class Drafted:
 
 @dataclass(frozen=True, slots=True)
 class DraftFailed:
+    """`is_final`: drafting again cannot help in time, also where the fault is one that passes."""
+
     draft: int
     fault: GatewayFault
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +166,8 @@ class Gate:
                 step = self._unjudged(fault)
             case Drafted(draft, pieces):
                 step = self._drafted(pieces) if draft == self.draft else NOTHING
-            case DraftFailed(draft, fault):
-                step = self._failed(fault) if draft == self.draft else NOTHING
+            case DraftFailed(draft, fault, is_final):
+                step = self._failed(fault, is_final=is_final) if draft == self.draft else NOTHING
         self._ended = step.ending is not None
         return step
 
@@ -191,9 +194,9 @@ class Gate:
             return NOTHING
         return self._send(pieces, opened=False)
 
-    def _failed(self, fault: GatewayFault, *, opened: bool = False) -> Step:
+    def _failed(self, fault: GatewayFault, *, opened: bool = False, is_final: bool = False) -> Step:
         self.held.clear()
-        if fault.retryable and self._redrafts > 0 and not self._sent:
+        if fault.retryable and not is_final and self._redrafts > 0 and not self._sent:
             self._redrafts -= 1
             return self._start(self._from, opened=opened)
         if self.state is State.HELD:

@@ -10,6 +10,7 @@ class Entry:
     """One draft's tokens. `exact` once the service has counted the finished draft; until then text gives an estimate.
 
     `asked` are the tokens that its request is thought to hold, `allowed` those that it may bring; `cut` says that it was told to close.
+    `is_fallback`: the model that stands in for another one drafted it.
     """
 
     input_tokens: int = 0
@@ -21,6 +22,7 @@ class Entry:
     asked: int = 0
     allowed: int = 0
     cut: bool = False
+    is_fallback: bool = False
 
     @property
     def tokens(self) -> int:
@@ -48,9 +50,9 @@ class Entry:
 class Ledger:
     entries: list[Entry] = field(default_factory=list)
 
-    def open(self, asked: int = 0, allowed: int = 0) -> Entry:
+    def open(self, asked: int = 0, allowed: int = 0, *, is_fallback: bool = False) -> Entry:
         """A new draft's entry (see Entry)."""
-        self.entries.append(Entry(asked=asked, allowed=allowed))
+        self.entries.append(Entry(asked=asked, allowed=allowed, is_fallback=is_fallback))
         return self.entries[-1]
 
     @property
@@ -70,7 +72,11 @@ class Ledger:
         return sum(e.tokens for e in self.entries)
 
     def usage(self) -> dict[str, int | bool]:
-        """The sums as `done` reports them; `still_billing` are tokens of drafts whose request is not yet known to be closed."""
+        """The sums as `done` reports them; `still_billing` are tokens of drafts whose request is not yet known to be closed.
+
+        Where the model that stands in was asked, `fallback_tokens` are those of its drafts, released or not.
+        """
+        stood_in = [e for e in self.entries if e.is_fallback]
         released = [e for e in self.entries if e.released]
         discarded = [e for e in self.entries if not e.released]
         return {
@@ -79,4 +85,5 @@ class Ledger:
             "discarded_tokens": sum(e.tokens for e in discarded),
             "still_billing_tokens": sum(e.tokens for e in self.entries if not e.closed and not e.exact),
             "exact": all(e.exact for e in self.entries),
+            **({"fallback_tokens": sum(e.tokens for e in stood_in)} if stood_in else {}),
         }

@@ -27,3 +27,5 @@ class Parts:
     cache: AnswerCache | None = None
     policy: Policy = field(default_factory=lambda: DEFAULT_POLICY)
     router: Router = adaptive
+    fallback: Generator | None = None
+    """Who drafts after the generator has failed in a way that may pass."""

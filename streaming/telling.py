@@ -67,7 +67,8 @@ class Telling:
             self._halt.bind(scope)
             if conflicts:
                 await self._emit(said(tuple(cut(Text(f"\n\n{disagreement(conflicts)}"), TOKEN_LIMIT_BYTES))))
-            await self._verify(course, is_keepable=answered.stop.reason is StopReason.END and not conflicts)
+            is_whole = answered.stop.reason is StopReason.END and not conflicts
+            await self._verify(course, is_keepable=is_whole)
         return self._halt.fault if scope.cancelled_caught else None
 
     async def _verify(self, course: Course, *, is_keepable: bool) -> None:
@@ -84,7 +85,7 @@ class Telling:
         unsupported = sum(not claim.supported for claim in verification.claims)
         course.observer.note(Verified(course.attempt, verification.grounded, len(verification.claims), unsupported))
         await self._emit((verification,))
-        if verification.grounded and is_keepable:
+        if verification.grounded and is_keepable and not race.falls_back:  # what is kept is kept as the first model's
             await recall.keep(self._parts.cache, self._ask, course.question, race)
 
     async def _refuse(self, refused: Refused, course: Course) -> tuple[Path, str, str]:

@@ -429,7 +429,7 @@ class AnswerTrace:
                     if self._records_text:
                         attempt.span.set_words(names.MISSING_TEXT, fact.grade.missing)
             case DraftStarted(_, number, ago_s):
-                begun = self._begin_draft(attempt, number, ago_s)
+                begun = self._begin_draft(attempt, number, ago_s, fact.stands_in or self._models.generator)
                 if not ago_s:  # else whoever opened it has done so, unseen
                     self._opened = begun
             case Released(_, held_bytes):
@@ -450,15 +450,15 @@ class AnswerTrace:
                 attempt.outcome = outcome
                 attempt.span.stop()
 
-    def _begin_draft(self, attempt: AttemptTrace, number: int, ago_s: float) -> DraftTrace:
+    def _begin_draft(self, attempt: AttemptTrace, number: int, ago_s: float, model: str) -> DraftTrace:
         models = self._models
         began_ns = max(self._span.began_ns, time.time_ns() - round(ago_s * 1e9)) if ago_s else None
-        span = attempt.span.child(f"{names.CHAT} {models.generator}", SpanKind.CLIENT, began_ns)
+        span = attempt.span.child(f"{names.CHAT} {model}", SpanKind.CLIENT, began_ns)
         span.set(
             {
                 names.OPERATION: "chat",
                 names.PROVIDER: models.provider,
-                names.REQUEST_MODEL: models.generator,
+                names.REQUEST_MODEL: model,
                 names.REQUEST_STREAM: True,
                 names.DRAFT: number,
             }

@@ -118,6 +118,10 @@ CALL_FAULTS: Final = frozenset(
 STATEMENT_FAULTS: Final = frozenset({"", "collection_not_found", "retrieval_misconfigured", "retrieval_unavailable"})
 STATUSES: Final = frozenset({"2xx", "3xx", "4xx", "5xx", NONE})
 STATES: Final = frozenset({"used", "idle"})
+UPSTREAM_ROLES: Final = frozenset(
+    {"generator", "grader", "fallback_generator", "fallback_grader", "source", "embeddings"}
+)
+BREAKER_STATES: Final = frozenset({"closed", "half_open", "open"})
 LOSSES: Final = frozenset({"queue_full", "not_delivered"})
 
 
@@ -223,6 +227,16 @@ GRADER_LAG: Final = _gauge(
     "gateway.grader.lag", "s", "How long the oldest verdict that is waited for has been waited for"
 )
 POOL: Final = _gauge("gateway.pool.connections", "{connection}", "Connections to the database", state=STATES)
+UPSTREAMS: Final = _gauge(
+    "gateway.upstreams",
+    "{upstream}",
+    "Upstreams by the state of their circuit breaker: open ones are left alone",
+    upstream=UPSTREAM_ROLES,
+    state=BREAKER_STATES,
+)
+OPENINGS: Final = _counter(
+    "gateway.upstream.openings", "{opening}", "How often the breaker of an upstream has opened", upstream=UPSTREAM_ROLES
+)
 SPANS_LOST: Final = _counter("gateway.telemetry.spans_lost", "{span}", "Spans that no collector got", reason=LOSSES)
 
 # OpenTelemetry's own, new and old: https://opentelemetry.io/docs/specs/semconv/http/http-metrics/ and the GenAI conventions.
@@ -305,6 +319,8 @@ OURS: Final = (
     HELD,
     GRADER_LAG,
     POOL,
+    UPSTREAMS,
+    OPENINGS,
     SPANS_LOST,
 )
 BY_NAMES: Final[Mapping[Names, tuple[Metric, ...]]] = {
@@ -315,7 +331,8 @@ BY_NAMES: Final[Mapping[Names, tuple[Metric, ...]]] = {
 """OpenTelemetry's metrics that moved; the others have kept their names."""
 
 
-ALWAYS_SHOWN: Final = tuple(metric for metric in OURS if metric.kind is not Kind.GAUGE and metric is not SPANS_LOST)
+LOOKED_UP: Final = (SPANS_LOST, OPENINGS)  # counters that somebody else keeps
+ALWAYS_SHOWN: Final = tuple(metric for metric in OURS if metric.kind is not Kind.GAUGE and metric not in LOOKED_UP)
 """Written at zero before they count anything."""
 
 

@@ -132,7 +132,7 @@ class Metrics:
                 self._histograms[metric.name] = self._meter.create_histogram(  # type: ignore[assignment]
                     metric.name, metric.unit, metric.about, explicit_bucket_boundaries_advisory=metric.bounds
                 )
-            case Kind.COUNTER if metric is not table.SPANS_LOST:
+            case Kind.COUNTER if metric not in table.LOOKED_UP:
                 self._counters[metric.name] = self._meter.create_counter(metric.name, metric.unit, metric.about)  # type: ignore[assignment]
             case _:
                 pass  # looked up: see `observe`

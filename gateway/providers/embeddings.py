@@ -12,6 +12,7 @@ from retrieval.faults import EmbeddingFailed
 from retrieval.ports import Vector
 
 CONNECT_LIMIT_S = 5.0
+BUSY = frozenset({408, 425, 429})  # too much for now
 
 
 class HttpEmbedder:
@@ -34,7 +35,7 @@ class HttpEmbedder:
         self.model = model
         self.dimensions = dimensions
         self._batch = batch
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._url = f"{base_url.rstrip('/')}/embeddings"
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_LIMIT_S))
@@ -71,11 +72,15 @@ class HttpEmbedder:
         try:
             response = await self._client.post(self._url, json=body, headers=outgoing.headers())
         except httpx2.TimeoutException as error:
-            raise EmbeddingFailed(f"the embeddings server did not answer within {self._timeout_s:g} s") from error
+            message = f"the embeddings server did not answer within {self.timeout_s:g} s"
+            raise EmbeddingFailed(message, is_outage=True) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise EmbeddingFailed("the embeddings server cannot be reached") from error
+            raise EmbeddingFailed("the embeddings server cannot be reached", is_outage=True) from error
         if response.status_code != 200:
-            raise EmbeddingFailed(f"the embeddings server answered with status {response.status_code}")
+            is_outage = response.status_code >= 500 or response.status_code in BUSY
+            raise EmbeddingFailed(
+                f"the embeddings server answered with status {response.status_code}", is_outage=is_outage
+            )
         try:
             return self._read(response.json(), len(texts))
         except (ValueError, KeyError, TypeError, AttributeError) as error:

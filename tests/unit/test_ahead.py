@@ -104,7 +104,7 @@ def test_a_fault_ahead_is_raised_to_whoever_takes_it(backend: str) -> None:
     """A source outside the house only finds nothing; the house itself under another name may fail."""
 
     class Failing(Source):
-        async def retrieve(self, query: Query) -> tuple[()]:
+        async def retrieve(self, query: Query, pass_over: object = None) -> tuple[()]:
             raise RetrievalUnavailable(f"no {query.text}")
 
     async def play() -> None:

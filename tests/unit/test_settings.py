@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from gateway.settings import Settings, SettingsInvalid, read_settings
+from gateway.settings import Settings, SettingsInvalid, read_settings, unknown_settings
 from streaming.budget import Limits, Verify
 
 SECRET = "sk-do-not-print"
@@ -199,3 +199,26 @@ def test_the_budget_and_the_checking_of_an_answer_are_set(environ: Environ) -> N
 def test_a_buffer_too_small_for_a_sentence_is_refused(environ: Environ) -> None:
     environ(GATEWAY_HOLD_BYTES="1000")
     assert "GATEWAY_HOLD_BYTES" in refusal()
+
+
+def test_a_name_that_is_almost_a_setting_is_said_with_the_nearest_one() -> None:
+    environ = {"GATEWAY_MAX_RETRYS": SECRET, "GATEWAY_PORT": "1", "GATEWAY_CONFIG": "a.toml", "OTHER": "x"}
+    (sentence,) = unknown_settings(environ)
+    assert sentence.startswith("GATEWAY_MAX_RETRYS: no setting has this name")
+    assert sentence.endswith("did you mean GATEWAY_MAX_RETRIES?")
+    assert SECRET not in sentence
+
+
+def test_what_a_container_platform_sets_for_a_service_of_our_name_is_no_slip() -> None:
+    names = ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT_8080_TCP", "PORT_8080_TCP_ADDR")
+    assert unknown_settings({f"GATEWAY_{name}": "10.0.0.1" for name in names}) == ()
+    assert len(unknown_settings({"GATEWAY_PORTS": "1", "GATEWAY_QQQQ": "1"})) == 2
+
+
+@pytest.mark.parametrize("role", ["generator", "grader"])
+def test_a_model_that_stands_in_is_another_one_and_needs_a_key(environ: Environ, role: str) -> None:
+    assert f"GATEWAY_FALLBACK_{role.upper()}_MODEL names a model" in refusal(**{f"fallback_{role}_model": "other"})
+    environ(ANTHROPIC_API_KEY=SECRET)
+    same = getattr(read_settings(), f"{role}_model")
+    assert "stand in for" in refusal(**{f"fallback_{role}_model": same})
+    assert getattr(read_settings(**{f"fallback_{role}_model": "other"}), f"fallback_{role}_model") == "other"

@@ -20,7 +20,7 @@ from anthropic import (
 )
 
 from gateway.observing import outgoing
-from gateway.providers.claude.faults import fault_of_status, unavailable
+from gateway.providers.claude.faults import fault_of_status, seconds, unavailable
 from streaming.faults import AnswerIncomplete, GeneratorFault
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ def our_fault(error: APIError | httpx2.RequestError, model: str) -> GeneratorFau
     """What went wrong with a request for `model`, in our words; to be raised `from` the SDK's own error."""
     match error:
         case APIStatusError():
-            return fault_of_status(error.status_code, error.type, model)
+            wait_s = seconds(error.response.headers.get("retry-after"))
+            return fault_of_status(error.status_code, error.type, model, wait_s)
         case APITimeoutError():
             return unavailable("did not answer in time")
         case APIConnectionError():

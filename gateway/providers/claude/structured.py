@@ -42,6 +42,8 @@ class StructuredModel:
     ) -> Said:
         """The whole answer. Raises `fault` when the request fails, the model refuses, or it is cut short.
 
+        Where the request failed, its cause is the GeneratorFault that says how.
+
         On cancellation the request is closed.
         """
         body = {
@@ -54,14 +56,18 @@ class StructuredModel:
         try:
             response = await post_message(self._client, body, stream=False)
         except CLIENT_ERRORS as error:
-            raise fault(f"no answer: {our_fault(error, self.name)}") from error
+            outage = our_fault(error, self.name)
+            outage.__cause__ = error
+            raise fault(f"no answer: {outage}") from outage
         try:
             message_said = response.json()
             return Said(text_of(message_said), usage_of(message_said))
         except Unfinished as stopped:
             raise fault(f"no answer: {stopped}") from None
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-            raise fault(f"no answer: {unavailable('answered in a form that is not its own')}") from error
+            outage = unavailable("answered in a form that is not its own")
+            outage.__cause__ = error
+            raise fault(f"no answer: {outage}") from outage
 
 
 class Unfinished(Exception):

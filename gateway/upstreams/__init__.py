@@ -1,0 +1,1 @@
+"""Upstreams: who is asked over the network, and who of them is left alone for a while."""
