@@ -17,7 +17,7 @@ run: $(VENV)/.run ## Ingest DOCS (default ./docs) and serve on http://127.0.0.1:
 test: $(VENV)/.dev ## The whole suite: real Postgres, real sockets, no key needed
 	@sh tests/clients/install.sh
 	@sh tests/k8s/install.sh
-	@$(BIN)/pytest $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest $(ARGS) # dozens of processes start: each is to find the code compiled
 
 browser: $(VENV)/.dev ## A Chromium for the tests of the page, where there is none (without one they are skipped)
 	@sh tests/browser/install.sh $(BIN)/python
