@@ -101,6 +101,7 @@ class Loop:
     policy: Policy = field(default_factory=lambda: DEFAULT_POLICY)
     router: Router = adaptive
     cache: AnswerCache | None = None
+    fallback: FakeGenerator | None = None
     filters: Mapping[str, Scalar] = field(default_factory=dict)
     question: str = QUESTION
     history: tuple[Turn, ...] = ()
@@ -146,6 +147,7 @@ class Loop:
             cache=self.cache,
             policy=self.policy,
             router=self.router,
+            fallback=self.fallback,
         )
 
     def of(self, kind: Any) -> list[Any]:
