@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
+from gateway.observing.openmetrics import MetricsText, parsed
 from gateway.observing.request_trace import RequestTrace
 from gateway.observing.traced_pool import TracedPool
 from gateway.traced import TracedRetriever
@@ -79,6 +80,20 @@ async def test_a_search_has_the_databases_span_under_it_and_a_fault_marks_both(
             "error.type": "collection_not_found",
         }.items()
     )
+
+
+async def test_a_search_is_in_the_metric_of_the_database_with_its_fault(pool: TracedPool, recording: Recording) -> None:
+    telemetry = recording.start()
+    trace = telemetry.request({}, "POST", ROUTE)
+    trace.begin_answer(ask(), generator="g", grader="r", provider="p")
+    trace.note(AttemptBegan(1, None, "q"))
+    with pytest.raises(CollectionNotFound):
+        await TracedRetriever(PostgresRetriever(pool, HashingEmbedder()), trace).retrieve(Query("q", collection="docs"))
+    trace.end(200)
+
+    text = MetricsText().written(telemetry.metrics.collect(), openmetrics=True)
+    (counted,) = [each for each in parsed(text) if each[0] == "db_client_operation_duration_seconds_count"]
+    assert (counted[1]["error_type"], counted[2]) == ("collection_not_found", 1)
 
 
 async def test_other_work_of_the_pool_has_no_span(pool: TracedPool, trace: RequestTrace, recording: Recording) -> None:

@@ -139,6 +139,8 @@ async def test_metrics_arrive_over_otlp_with_the_trace_ids_of_their_exemplars(re
     await telemetry.aclose()
     assert receiver.metrics["gateway.answer.duration"] == 1
     assert "gateway.answers.open" in receiver.metrics
+    assert receiver.labels["gen_ai.client.operation.duration"] == {"gen_ai.operation.name", "gen_ai.provider.name"}
+    assert receiver.metrics["gen_ai.client.token.usage"] == 2, "of input and of output"
     assert receiver.spans == []
 
 

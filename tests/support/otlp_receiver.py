@@ -36,6 +36,8 @@ class OtlpReceiver:
         self.spans: list[ReceivedSpan] = []
         self.metrics: dict[str, int] = {}
         """How many exemplars with a trace id came with each metric, by its name."""
+        self.labels: dict[str, set[str]] = {}
+        """The names of the labels of each histogram, by its name."""
         self.requests = 0
         self.silent = silent
         self.status = 200
@@ -68,8 +70,10 @@ class OtlpReceiver:
             for metric in (each for of_scope in of_resource.scope_metrics for each in of_scope.metrics):
                 points = metric.histogram.data_points
                 exemplars = [each for point in points for each in point.exemplars if each.trace_id]
+                labels = {pair.key for point in points for pair in point.attributes}
                 with self._changed:
                     self.metrics[metric.name] = self.metrics.get(metric.name, 0) + len(exemplars)
+                    self.labels.setdefault(metric.name, set()).update(labels)
                     self._changed.notify_all()
 
     def start(self) -> None:

@@ -46,7 +46,7 @@ for unused in elastic olivere ClickHouse twmb IBM aws Azure AzureAD; do
     set -- "$@" "-gcflags=github.com/$unused/...=-N -l"
 done
 packages=$(wc -l <"$made/packages")
-timeout "$limit_s" nice -n 10 go build -v -mod=readonly -trimpath -ldflags '-s -w' "$@" -o "$made/jaeger" "$program" 2>"$made/said" &
+timeout "$limit_s" nice -n 10 go build -v -mod=readonly -buildvcs=false -trimpath -ldflags '-s -w' "$@" -o "$made/jaeger" "$program" 2>"$made/said" &
 building=$!
 took_s=0
 while kill -0 "$building" 2>/dev/null; do
