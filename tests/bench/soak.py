@@ -16,7 +16,7 @@ import time
 from collections import Counter as Counts
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -105,11 +105,12 @@ class Soak:
     cluster: Cluster
     proxy: TcpProxy
     seed: int
+    at_once: int = AT_ONCE
     tally: Tally = field(default_factory=Tally)
 
     async def pay(self, count: int, limit_s: float) -> int:
-        """Requests, AT_ONCE at a time, until there were `count`, or `limit_s` are over; how many there were."""
-        limiter, until_s, number = anyio.CapacityLimiter(AT_ONCE), time.monotonic() + limit_s, 0
+        """Requests, `at_once` at a time, until there were `count`, or `limit_s` are over; how many there were."""
+        limiter, until_s, number = anyio.CapacityLimiter(self.at_once), time.monotonic() + limit_s, 0
         async with anyio.create_task_group() as tasks:
             while number < count and time.monotonic() < until_s:
                 number += 1
@@ -236,7 +237,7 @@ class Soak:
 
 
 @asynccontextmanager
-async def soaking(folder: Path, seed: int) -> AsyncIterator[Soak]:
+async def soaking(folder: Path, seed: int, at_once: int) -> AsyncIterator[Soak]:
     """A database of its own, a proxy before it, and two replicas that reach it through the proxy."""
     home = folder / "database"
     home.mkdir(mode=0o711)
@@ -246,15 +247,22 @@ async def soaking(folder: Path, seed: int) -> AsyncIterator[Soak]:
         async with TcpProxy(lambda: to_postgres(socket)) as proxy:
             through = make_conninfo(url, host="127.0.0.1", port=proxy.port, sslmode="disable", gssencmode="disable")
             async with started(2, folder, through, GATEWAY_SPECULATE="always") as every:
-                yield Soak(every, Cluster(home / "postgres"), proxy, seed)
+                yield Soak(every, Cluster(home / "postgres"), proxy, seed, at_once)
 
 
 async def measure(
-    count: int, seed: int, folder: Path, *, limit_s: float = LIMIT_S, every_s: float = EVERY_S, warm_up: int = 300
+    count: int,
+    seed: int,
+    folder: Path,
+    *,
+    limit_s: float = LIMIT_S,
+    every_s: float = EVERY_S,
+    warm_up: int = 300,
+    at_once: int = AT_ONCE,
 ) -> Json:
     """All figures of one run."""
-    async with soaking(folder, seed) as soak:
-        await Soak(soak.every, soak.cluster, soak.proxy, seed + 1).pay(warm_up, limit_s / 4)
+    async with soaking(folder, seed, at_once) as soak:
+        await replace(soak, seed=seed + 1, tally=Tally()).pay(warm_up, limit_s / 4)
         before, began_s = await soak.held(), time.monotonic()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(soak.disturb, every_s)

@@ -150,7 +150,7 @@ async def _read(stream: ByteStream, journey: Journey, reply: Reply, limit_bytes:
     reply.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     if reply.status != 200:
         return
-    journey.servers.append(reply.headers.get("x-server", ""))
+    journey.servers.append(reply.headers.get("x-server", "").rpartition(", ")[2])  # nginx names all that it tried
     body, taken = Dechunked(), 0
     while True:
         for run in body.feed(rest):
