@@ -6,7 +6,7 @@ DOCS ?= docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench help run test test-openwebui browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs promtool bench-tracing jaeger test-jaeger
+.PHONY: bench help run test test-openwebui browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs soak rolling image promtool bench-tracing jaeger test-jaeger
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -48,6 +48,15 @@ bench-resume: $(VENV)/.dev ## 200 answers cut at random bytes and read on, at ei
 
 bench-docs: $(VENV)/.dev ## 30 questions about this project's own documents, without a key
 	@$(BIN)/python -m tests.bench.own_documents $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
+
+soak: $(VENV)/.dev ## Mixed traffic while database and gateways are broken: 10 minutes at most (ARGS="--streams 20000 --seed 2")
+	@$(BIN)/python -m tests.bench.soak $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
+
+rolling: $(VENV)/.dev ## 2,400 streams, 50 a second, through nginx while three gateways are restarted and one is killed: 2 minutes
+	@$(BIN)/python -m tests.bench.rolling $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
+
+image: $(VENV)/.dev ## The image, built by buildah on a base made here, and asked a question: 5 minutes, as root on Debian
+	@sh tests/k8s/build_image.sh $(ARGS)
 
 promtool: ## Prometheus (Debian's package), whose promtool proves the alarms, where it may be installed
 	@sh tests/support/prometheus_install.sh

@@ -60,4 +60,4 @@ async def told(port: int) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(anyio.run(main, *sys.argv[1:]))
+    raise SystemExit(anyio.run(main, sys.argv[1], sys.argv[2]))

@@ -5,7 +5,7 @@ from itertools import chain
 
 import pytest
 
-from gateway import decision_log, server, telemetry
+from gateway import decision_log, server, telemetry, waste_shares
 from gateway.keeping import keeper
 from gateway.observing.metric_names import OURS, Kind
 from gateway.settings import PREFIX, Settings
@@ -101,6 +101,7 @@ def test_grace_is_the_sum_that_the_readme_says(name: str) -> None:
         "cancelled requests clean up": server.CLEANUP_S,
         "the end of kept answers is shared": keeper.LAST_SHARE_S,
         "the decision log is written": decision_log.LAST_LIMIT_S,
+        "shares of discarded tokens are given back": waste_shares.LAST_LIMIT_S,
         "spans are sent": telemetry.FLUSH_LIMIT_S,
         "margin": told["margin"],
     }
