@@ -83,6 +83,7 @@ class Decision:
     speculate: str | None = None
     speculate_p: float | None = None
     speculate_delay_s: float | None = None
+    looks_ahead: bool | None = None
     drafts: int = 0
     first_token_s: float | None = None
     close_s: float | None = None
@@ -249,7 +250,12 @@ def _judged(fact: Judged | None) -> dict[str, object]:
 def _speculated(fact: SpeculationDecided | None) -> dict[str, object]:
     if fact is None:
         return {}
-    return {"speculate": fact.why, "speculate_p": fact.p_sufficient, "speculate_delay_s": fact.delay_s}
+    told: dict[str, object] = {
+        "speculate": fact.why,
+        "speculate_p": fact.p_sufficient,
+        "speculate_delay_s": fact.delay_s,
+    }
+    return told if fact.weighed is None else {**told, "looks_ahead": fact.weighed.looks_ahead}
 
 
 def _drafted(drafts: list[DraftClosed]) -> dict[str, object]:

@@ -41,10 +41,13 @@ PREFIX = "GATEWAY_"
 CONFIG_VARIABLE = "GATEWAY_CONFIG"
 CONFIG_DEFAULT = Path("gateway.toml")
 DRAFTS_IN_ALL = 4  # three attempts at most, one of them drafted twice
-HOSTED_INPUT_PRICE, HOSTED_OUTPUT_PRICE = (
+AHEAD_BESIDE_A_RERANKER = max(1, (os.cpu_count() or 1) // 2)  # a wider search reranked here takes about 1 s of a core
+SECOND_WORTH = 0.4  # docs/decisions/0015-what-a-second-is-worth.md
+HOSTED_INPUT_PRICE, HOSTED_OUTPUT_PRICE, HOSTED_GRADER_PRICE = (
     3.0,
     15.0,
-)  # per million tokens of the default generator, in the currency of `second_worth`
+    1.0,
+)  # per million tokens of the default models, in the currency of `second_worth`
 HOLD_LEAST_BYTES = 32_768  # the longest sentence that a verifier is asked about, twice, and the longest token
 
 Provider = Literal["anthropic", "local", "scripted"]
@@ -85,13 +88,16 @@ class Settings(BaseSettings):
     read_s: Annotated[float, Field(gt=0, le=300)] = 20.0
 
     speculate: Speculate = "adaptive"
-    second_worth: Annotated[float, Field(ge=0)] = 0.05
+    second_worth: Annotated[float, Field(ge=0)] = SECOND_WORTH
     input_price: Annotated[float, Field(ge=0)] | None = None
     output_price: Annotated[float, Field(ge=0)] | None = None
-    draft_lead_s: Annotated[float, Field(ge=0, le=5)] = 0.05
+    grader_price: Annotated[float, Field(ge=0)] | None = None
+    prompt_cache: bool = False
+    draft_lead_s: Annotated[float, Field(ge=0, le=5)] = 0.02
     waste_tokens: Annotated[int, Field(ge=0)] = 60_000
     busy_streams: Annotated[int, Field(ge=1)] = 128
     look_ahead: bool = True
+    look_ahead_streams: Annotated[int, Field(ge=1)] | None = None
 
     max_streams: Annotated[int, Field(ge=1)] = 256
     max_streams_per_key: Annotated[int, Field(ge=1)] = 64
@@ -286,8 +292,13 @@ class Settings(BaseSettings):
         hosted = self.chosen_provider == "anthropic"
         input_price = (HOSTED_INPUT_PRICE if hosted else 0.0) if self.input_price is None else self.input_price
         output_price = (HOSTED_OUTPUT_PRICE if hosted else 0.0) if self.output_price is None else self.output_price
-        worth = Worth(self.second_worth, input_price / 1e6, output_price / 1e6, self.draft_lead_s)
-        return Terms(worth, self.waste_tokens, self.look_ahead)
+        asks_a_model = hosted and not BY_A_SERVICE.isdisjoint(self.chosen_graders)
+        grader_price = (
+            (HOSTED_GRADER_PRICE if asks_a_model else 0.0) if self.grader_price is None else self.grader_price
+        )
+        worth = Worth(self.second_worth, input_price / 1e6, output_price / 1e6, self.draft_lead_s, grader_price / 1e6)
+        at_once = self.busy_streams if self.retriever == "scripted" else AHEAD_BESIDE_A_RERANKER
+        return Terms(worth, self.waste_tokens, (self.look_ahead_streams or at_once) if self.look_ahead else 0)
 
     def correction_policy(self) -> Policy:
         """What to try for each verdict and cause: the default, with the rows that are set in place of its own."""

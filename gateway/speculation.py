@@ -11,7 +11,7 @@ from retrieval.passage import Passage
 from streaming.allowance import Allowance
 from streaming.pace import Pace
 from streaming.ports import Speculator
-from streaming.speculate import Adaptive, Always, Never, Odds, Worth
+from streaming.speculate import Adaptive, Always, Lookouts, Never, Odds, Worth
 
 Speculate = Literal["never", "always", "adaptive"]
 
@@ -20,12 +20,12 @@ Speculate = Literal["never", "always", "adaptive"]
 class Terms:
     """What a second and a token are worth; how many tokens of discarded drafts a tenant may cause in a minute.
 
-    `looks_ahead`: a wider set may be prepared beside one that will hardly do.
+    At most `looking_ahead` answers at once prepare a wider set beside one that will hardly do.
     """
 
-    worth: Worth = field(default_factory=lambda: Worth(0.05, 0.0, 0.0))
+    worth: Worth = field(default_factory=lambda: Worth(0.4, 0.0, 0.0))
     waste_tokens: int = 60_000
-    looks_ahead: bool = True
+    looking_ahead: int = 128
 
 
 @dataclass(slots=True)
@@ -45,6 +45,7 @@ class Speculation:
     """A tenant's share of what all gateways of one database may discard; without it each process counts for itself."""
     _paces: dict[tuple[str, str], Pace] = field(default_factory=dict)
     _wastes: dict[str, Allowance] = field(default_factory=dict)
+    _lookouts: Lookouts | None = None
 
     def speculator(
         self, choice: Speculate | None, *, grader: str, generator: str, collection: str, tenant: str
@@ -64,8 +65,15 @@ class Speculation:
                     terms.worth,
                     self.waste(tenant),
                     self.is_pressed,
-                    looks_ahead=terms.looks_ahead,
+                    self.lookouts,
                 )
+
+    @property
+    def lookouts(self) -> Lookouts:
+        """How many look ahead now."""
+        if self._lookouts is None:
+            self._lookouts = Lookouts(self.terms.looking_ahead)
+        return self._lookouts
 
     def waste(self, tenant: str) -> Allowance:
         """What the drafts of `tenant` have come to."""

@@ -395,7 +395,8 @@ async def _claude(settings: Settings, breakers: Breakers, stack: AsyncExitStack)
     judge = settings.grader_model
     drafts_for, grades_for = settings.fallback_generator_model, settings.fallback_grader_model
     grade_s = service_limit_s(settings.grade_timeout_s, stands_by=grades_for is not None)
-    models = GuardedModels(ClaudeModels(client), breakers, settings.read_s, grade_s, asks_again=grades_for is None)
+    claude = ClaudeModels(client, keeps=settings.prompt_cache)
+    models = GuardedModels(claude, breakers, settings.read_s, grade_s, asks_again=grades_for is None)
     standby = replace(models, generates=Role.FALLBACK_GENERATOR, grades=Role.FALLBACK_GRADER)
     judges_breaker = breakers.of(Role.GRADER, judge)
     return Voices(

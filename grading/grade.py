@@ -35,7 +35,8 @@ class Grade:
 
     `missing` says in words what the set lacks (None when nothing), `conflicts` where passages contradict each other.
     `grader` names who said so; `p_sufficient` (0..1) and its standard error `p_error` are given by graders that estimate one. `rungs` are
-    the graders of a cascade that were asked, in order. A model's grade says what tokens it took.
+    the graders of a cascade that were asked, in order. A model's grade says what tokens it took; `cached_tokens` of what it read its
+    service had kept from before.
     """
 
     verdict: Verdict
@@ -48,6 +49,7 @@ class Grade:
     rungs: tuple[RungJudged, ...] = ()
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cached_tokens: int = 0
 
     @property
     def is_sufficient(self) -> bool:

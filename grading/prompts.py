@@ -163,7 +163,17 @@ def grader_message(question: str, passages: tuple[Passage, ...]) -> str:
     No text can end its object, begin a line or take another number: quotes, backslashes and everything that breaks a
     line are escaped. Tag characters are removed and lone surrogates become U+FFFD; all else can be read back unchanged.
     """
-    return _enveloped([{"question": question}, *(_passage(n, p) for n, p in enumerate(passages, start=1))])
+    return "".join(grader_parts(question, passages))
+
+
+def grader_parts(question: str, passages: tuple[Passage, ...]) -> tuple[str, ...]:
+    """`grader_message` in parts: the question, then a part for each passage.
+
+    The parts of a set whose passages follow those of another one begin with that one's, byte for byte, so that a service which keeps what
+    it has read need not read them again.
+    """
+    first, *rest = map(_line, ({"question": question}, *(_passage(n, p) for n, p in enumerate(passages, start=1))))
+    return (first, *(f"\n{line}" for line in rest))
 
 
 def rewrite_message(question: str, missing: str | None) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import anyio
 from anyio.abc import TaskGroup
 
-from grading.correct import Corrector, Strategy
+from grading.correct import Corrector
 from grading.faults import RewriterUnavailable
 from grading.grade import Grade, Verdict
 from grading.standalone import weighty
@@ -31,6 +31,7 @@ from streaming.ledger import Ledger
 from streaming.observing import Both, Learning
 from streaming.parts import Parts as Parts
 from streaming.ports import Decision, Observer
+from streaming.prospects import Prospects
 from streaming.telling import Outcome, Recalled, Telling
 
 
@@ -55,7 +56,7 @@ class _Answer:
         self._tasks: TaskGroup
         self._course = Course(ask.question, self._observer)
         self._deadline = self._course.began + limits.deadline_s
-        self._foresight: Foresight | None = None
+        self._prospects: Prospects | None = None
 
     async def run(self) -> Path:
         ask, path = self._ask, Path.ABANDONED
@@ -101,11 +102,14 @@ class _Answer:
             """The next attempt's race, before its turn."""
             return self._race_over(2, wider, observer, emit, deferred=Deferred(came, self._course.found.kept))
 
+        prospects = self._prospects = Prospects(
+            searcher, self._course.question, contested, self._outside, parts.speculator, finding, tasks
+        )
+
         def foresee(decision: Decision) -> None:
             """Begins the next attempt beside the first one, where that will hardly do."""
             if decision.looks_ahead and self._course.attempt == 1 and limits.allows_retry_after(1):
-                self._foresight = Foresight(corrector.widened(), contested, self._outside, parts.speculator)
-                self._foresight.start(tasks, searcher, self._course.question)
+                prospects.look_ahead(corrector)
 
         try:
             while True:
@@ -125,8 +129,7 @@ class _Answer:
                         search, need = again, None
         finally:
             finding.close()
-            if self._foresight is not None:
-                await self._foresight.aclose()
+            await prospects.aclose()
 
     async def _stand_alone(self) -> None:
         """From here on the question is one that needs no history; as it was asked where nothing can make it so."""
@@ -148,17 +151,15 @@ class _Answer:
     async def _find(self, search: Search, finding: Finding, need: str | None) -> None:
         self._course.begin(search, need)
         await self._emit((Status(self._course.attempt, "retrieving"),))
-        ahead = self._foresight
-        self._course.retrieved(
-            await (ahead.take() if ahead is not None and ahead.covers(search) else finding.find(search))
-        )
+        ahead = self._foreseen(search)
+        self._course.retrieved(await (finding.find(search) if ahead is None else ahead.take()))
 
     async def _contest(self, search: Search, foresee: Decided) -> Ending:
         """How the race over the passages ended."""
         if not self._course.found.kept:  # nothing to grade and nothing to draft from
             return Discarded(Grade(Verdict.INSUFFICIENT, grader="empty"))
-        ahead = self._foresight
-        if ahead is not None and ahead.covers(search) and ahead.race is not None:
+        ahead = self._foreseen(search)
+        if ahead is not None and ahead.race is not None:
             self._course.race = ahead.race
             return await ahead.ending(self._emit)
         race = self._race_over(self._course.attempt, self._course.found, self, self._emit, foresee)
@@ -187,24 +188,13 @@ class _Answer:
     def note(self, fact: Fact) -> None:
         """Passes on what a race of this answer tells (streaming.ports.Observer). A good verdict ends what was begun for a bad one."""
         self._observer.note(fact)
-        ahead = self._foresight
-        if (
-            ahead is not None
-            and isinstance(fact, Judged)
-            and fact.attempt == 1
-            and fact.grade
-            and fact.grade.is_sufficient
-        ):
-            ahead.drop()
+        is_good = isinstance(fact, Judged) and fact.grade is not None and fact.grade.is_sufficient
+        if is_good and self._course.attempt == 1 and self._prospects is not None:
+            self._prospects.drop()
 
-    def _foreseen(self, corrector: Corrector) -> Search | None:
-        """The wider search, when its set is known to do; known not to, it is not searched for again."""
-        ahead = self._foresight
-        if ahead is None or ahead.grade is None or self._course.attempt > 1:
-            return None
-        if ahead.will_do or not ahead.grade.is_sufficient:
-            corrector.pass_over(Strategy.BROADEN)
-        return ahead.search if ahead.will_do else None
+    def _foreseen(self, search: Search) -> Foresight | None:
+        """The attempt over `search`, where it was begun already."""
+        return self._prospects.covering(search) if self._prospects is not None else None
 
     async def _correction(
         self, ending: Discarded | Ungrounded, search: Search, corrector: Corrector, finding: Finding
@@ -214,9 +204,13 @@ class _Answer:
         if is_told or not self._limits.allows_retry_after(self._course.attempt):
             return None
         failure = failure_of(ending, self._course.question, self._course.found, search)
-        found = self._foreseen(corrector) or await corrector.next_search(failure, finding.affords)
-        if self._foresight is not None and (found is None or not self._foresight.covers(found)):
-            self._foresight.drop()
+        prospects = self._prospects
+        if prospects is not None and self._course.attempt == 1:
+            found = await prospects.next_search(failure, corrector)
+        else:
+            found = await corrector.next_search(failure, finding.affords)
+        if prospects is not None:
+            prospects.drop(but=found)
         if found is None:
             return None
         self._course.end("discarded")

@@ -204,10 +204,11 @@ def count(entry: Entry, pieces: list[Piece]) -> None:
         match piece:
             case Text(text):
                 entry.characters += len(text)
-            case Usage(input_tokens, output_tokens):
-                entry.input_tokens, entry.output_tokens = input_tokens, output_tokens
-            case Stopped(usage=Usage(input_tokens, output_tokens)):
-                entry.input_tokens, entry.output_tokens, entry.exact = input_tokens, output_tokens, True
+            case Usage() as usage:
+                entry.count(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+            case Stopped(usage=Usage() as usage):
+                entry.count(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+                entry.exact = True
             case _:
                 pass
 

@@ -47,11 +47,16 @@ class Retrieved:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """What a decision to draft weighed: the expected times of a grade and of a first text, and from which p(sufficient) on a draft pays."""
+    """What a decision to draft weighed: the expected times of a grade and of a first text, and from which p(sufficient) on a draft pays.
+
+    Below `ahead_p` a wider set pays that is prepared beside this one; `looks_ahead` says that one was begun.
+    """
 
     grade_s: float
     first_text_s: float
     least_p: float
+    ahead_p: float = 0.0
+    looks_ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,10 @@ class Finding:
         """Whether the budget of external searches allows `search`."""
         return self._external_cost(search) <= self._external_left
 
+    def is_free(self, search: Search) -> bool:
+        """Whether `search` takes nothing from the budget of external searches."""
+        return self._external_cost(search) == 0
+
     def close(self) -> None:
         """Nothing looked for ahead can matter any more."""
         self._ahead.close()

@@ -1,4 +1,4 @@
-"""Foresight: the attempt that would come next, over a wider set, begun while the first set is graded and kept back until it is needed."""
+"""Foresight: an attempt that may come next, begun before that is known and kept back until it is needed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,8 +18,8 @@ from streaming.gate import Ending
 from streaming.ports import Observer, Speculator
 
 CALLED = 2  # the attempt's number
-UNCALLED = 0  # the attempt's number to the speculator, who reserves by number: the next attempt may be another one
-DROPPED_FROM = 100  # the number, among the first attempt's drafts, of the first one that was drafted for nothing
+UNCALLED = 0  # the attempt's number to the speculator, who reserves by number: the next attempt may be another one; of a second one -1
+DROPPED_FROM = 100  # added to the number of a draft that was made for nothing, and is told as one of attempt 1; of a second one 200
 
 Contested = Callable[[Cleaned, Observer, Emit, anyio.Event], Race | None]
 """The race over a set for whoever is told and emitted to, whose turn comes with the event.
@@ -32,13 +32,18 @@ class Foresight:
     """Runs `search` and the race over what it finds. Nothing is emitted before `take`, and nothing is told but to the speculator.
 
     Whoever began it either takes it, and then waits for its ending, or drops it; and closes it before it emits anything else. One owner.
+    `settled` is set when there is a verdict, or none to come.
     """
 
-    def __init__(self, search: Search, contested: Contested, observer: Observer, speculator: Speculator) -> None:
+    def __init__(
+        self, search: Search, contested: Contested, observer: Observer, speculator: Speculator, place: int = 0
+    ) -> None:
+        """`place` tells those of one answer apart: 0 the first."""
         self.search = search
         self.race: Race | None = None
+        self.settled = anyio.Event()
         self._contested = contested
-        self._told = _Told(observer, speculator)
+        self._told = _Told(observer, speculator, place, self.settled)
         self._scope = CancelScope()
         self._found = Cleaned(())
         self._fault: Exception | None = None
@@ -52,12 +57,12 @@ class Foresight:
 
     @property
     def grade(self) -> Grade | None:
-        """The verdict on the wider set, once there is one."""
+        """The verdict on its set, once there is one."""
         return self._told.grade
 
     @property
     def will_do(self) -> bool:
-        """Whether the wider set is known to support an answer, and its race was not kept from one by a fault."""
+        """Whether its set is known to support an answer, and its race was not kept from one by a fault."""
         grade, is_broken = self.grade, self._over.is_set() and not self._told.is_dropped
         return grade is not None and grade.is_sufficient and not is_broken
 
@@ -114,6 +119,7 @@ class Foresight:
             self._told.end()
             self._searched.set()
             self._over.set()
+            self.settled.set()
 
     async def _emit_when_taken(self, events: tuple[Event, ...]) -> None:
         """What is of use only live is not kept; the answer waits for its turn, and the model with it."""
@@ -124,20 +130,38 @@ class Foresight:
         await self._emit(events)
 
 
+async def first_to_do(one: Foresight, other: Foresight) -> Foresight:
+    """Which of two is known to do before the other; `other` where `one` is known not to. Returns as soon as either is so."""
+
+    async def wait_for_other() -> None:
+        await other.settled.wait()
+        if other.will_do:
+            waiting.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as waiting:
+        waiting.start_soon(wait_for_other)
+        await one.settled.wait()
+        waiting.cancel_scope.cancel()
+    return one if one.will_do else other
+
+
 class _Told:
     """Keeps what there is to tell until it is known whether it is (streaming.ports.Observer)."""
 
-    def __init__(self, observer: Observer, speculator: Speculator) -> None:
+    def __init__(self, observer: Observer, speculator: Speculator, place: int, settled: anyio.Event) -> None:
         self.grade: Grade | None = None
+        self._uncalled, self._dropped_from = UNCALLED - place, DROPPED_FROM * (place + 1)
+        self._settled = settled
         self._observer, self._speculator = observer, speculator
         self._kept: list[tuple[float, RaceFact]] = []
         self._is_told = self.is_dropped = False
 
     def note(self, fact: Fact) -> None:
         assert isinstance(fact, RaceFact)  # nobody but a race tells it anything
-        self._speculator.learn(replace(fact, attempt=UNCALLED))
+        self._speculator.learn(replace(fact, attempt=self._uncalled))
         if isinstance(fact, Judged):
             self.grade = fact.grade
+            self._settled.set()
         if self._is_told:
             self._observer.note(fact)
         elif self.is_dropped:
@@ -158,11 +182,11 @@ class _Told:
 
     def end(self) -> None:
         """Lets go of what was reserved for a draft that never began."""
-        self._speculator.learn(AttemptEnded(UNCALLED, "discarded"))
+        self._speculator.learn(AttemptEnded(self._uncalled, "discarded"))
 
     def _tell_dropped(self, at: float, fact: RaceFact) -> None:
         if isinstance(fact, DraftStarted | DraftClosed):
-            moved = replace(fact, attempt=1, draft=DROPPED_FROM + fact.draft)
+            moved = replace(fact, attempt=1, draft=self._dropped_from + fact.draft)
             self._observer.note(_late(at, moved))
 
 

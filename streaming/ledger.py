@@ -10,11 +10,13 @@ class Entry:
     """One draft's tokens. `exact` once the service has counted the finished draft; until then text gives an estimate.
 
     `asked` are the tokens that its request is thought to hold, `allowed` those that it may bring; `cut` says that it was told to close.
+    `cached_tokens` of what it read the service had kept from before.
     `is_fallback`: the model that stands in for another one drafted it.
     """
 
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
     characters: int = 0
     exact: bool = False
     released: bool = False
@@ -23,6 +25,10 @@ class Entry:
     allowed: int = 0
     cut: bool = False
     is_fallback: bool = False
+
+    def count(self, input_tokens: int, output_tokens: int, cached_tokens: int) -> None:
+        """What the service has counted by now."""
+        self.input_tokens, self.output_tokens, self.cached_tokens = input_tokens, output_tokens, cached_tokens
 
     @property
     def tokens(self) -> int:
@@ -68,6 +74,10 @@ class Ledger:
         return sum(e.input_tokens for e in self.entries)
 
     @property
+    def cached_tokens(self) -> int:
+        return sum(e.cached_tokens for e in self.entries)
+
+    @property
     def output_tokens(self) -> int:
         return sum(e.tokens for e in self.entries)
 
@@ -85,5 +95,6 @@ class Ledger:
             "discarded_tokens": sum(e.tokens for e in discarded),
             "still_billing_tokens": sum(e.tokens for e in self.entries if not e.closed and not e.exact),
             "exact": all(e.exact for e in self.entries),
+            **({"cached_tokens": self.cached_tokens} if self.cached_tokens else {}),
             **({"fallback_tokens": sum(e.tokens for e in stood_in)} if stood_in else {}),
         }

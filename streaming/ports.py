@@ -50,10 +50,11 @@ class Cited:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens counted by the model's service so far (cumulative)."""
+    """Tokens counted by the model's service so far (cumulative); `cached_tokens` are those of the input that it had kept from before."""
 
     input_tokens: int
     output_tokens: int
+    cached_tokens: int = 0
 
 
 class StopReason(StrEnum):

@@ -1,7 +1,7 @@
 """Whether to draft before the verdict, and when: from what retrieval knows, what it has taken before, and what a token costs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from retrieval.passage import Passage
 from streaming.allowance import Allowance
@@ -12,8 +12,8 @@ from streaming.ports import Decision
 
 SURE = 0.02  # no estimate of p from cheap signals is believed below it: what pays even then is not estimated (1 ms of the event loop)
 MENDED = 0.6  # of the sets that do not do, how many a wider search mends
-AHEAD_CALLS = 2  # a grade and a draft over the wider set, the grade at the draft's price: more than it costs
 LEAST_HELD_TOKENS = 32  # a draft that may not even hold a sentence is none
+DRAFTS = 2  # of one set before its verdict: a second one where the first failed and nobody saw it (streaming.budget.Limits.redrafts)
 
 Odds = Callable[[str, tuple[Passage, ...]], float]
 """p(sufficient) of a set that is not empty, from signals that cost nothing."""
@@ -43,13 +43,36 @@ class Never:
 class Worth:
     """What a second that a user does not wait is worth, and what a token costs: any currency, one and the same.
 
-    `lead_s` is how long before the verdict the first token is wanted, where the draft can wait: for what the estimates do not know.
+    `grade_token` is one that the grader reads. `lead_s` is how long before the verdict the first token is wanted, where the draft can wait:
+    for what the estimates do not know.
     """
 
     second: float
     input_token: float
     output_token: float
-    lead_s: float = 0.05
+    lead_s: float = 0.02
+    grade_token: float = 0.0
+
+
+@dataclass(slots=True)
+class Lookouts:
+    """How many answers look ahead at once, in all: a wider search takes a processor longer than any other part of an answer."""
+
+    most: int
+    begun: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.begun >= self.most
+
+
+@dataclass(slots=True)
+class SetAside:
+    """What is set aside of the allowance for the drafts over one set, until the last of them is closed."""
+
+    reserved: int
+    open: int = 0
+    is_over: bool = False
 
 
 class Adaptive:
@@ -66,15 +89,14 @@ class Adaptive:
         worth: Worth,
         waste: Allowance,
         is_pressed: Callable[[], bool],
-        *,
-        looks_ahead: bool = False,
+        lookouts: Lookouts | None = None,
     ) -> None:
-        """`looks_ahead`: whether a wider set may be prepared beside one that will hardly do."""
+        """`lookouts`: a wider set may be prepared beside one that will hardly do, while they are not full; None: never."""
         self._odds, self._pace, self._worth = odds, pace, worth
-        self._waste, self._is_pressed, self._looks_ahead = waste, is_pressed, looks_ahead
+        self._waste, self._is_pressed, self._lookouts = waste, is_pressed, lookouts or Lookouts(0)
+        self._ahead_of: set[int] = set()
         self._decided = 0  # tokens reserved by the decision that was just taken
-        self._reserved: dict[int, int] = {}  # by attempt
-        self._drafting: set[int] = set()
+        self._shares: dict[int, SetAside] = {}  # by attempt
 
     def decide(self, question: str, passages: tuple[Passage, ...]) -> Decision:
         """As the port says. `why`: likely, cheap (it pays whatever p is), unlikely, spent, pressed."""
@@ -82,36 +104,61 @@ class Adaptive:
         if self._is_pressed():
             return Decision(None, "pressed")
         bet = bet_on(passages, self._pace, self._worth)
-        matters = bet.least_p > (0.0 if self._looks_ahead else SURE)
+        may_look_ahead = not self._lookouts.is_full
+        matters = bet.least_p > (0.0 if may_look_ahead else SURE)
         p = self._odds(question, passages) if matters else None
-        weighed = Weighed(self._pace.grade_s, self._pace.first_text_s, bet.least_p)
-        ahead = self._looks_ahead and p is not None and p < bet.ahead_p
+        ahead = may_look_ahead and p is not None and p < bet.ahead_p
+        weighed = Weighed(self._pace.grade_s, self._pace.first_text_s, bet.least_p, bet.ahead_p, ahead)
         if p is not None and p <= bet.least_p:
             return Decision(None, "unlikely", p, weighed=weighed, looks_ahead=ahead)
-        self._decided = self._waste.reserve(bet.held_tokens, at_least=LEAST_HELD_TOKENS)
+        self._decided = self._waste.reserve(DRAFTS * bet.held_tokens, at_least=DRAFTS * LEAST_HELD_TOKENS)
         if not self._decided:
-            return Decision(None, "spent", p, weighed=weighed)
-        return Decision(bet.delay_s, "cheap" if p is None else "likely", p, self._decided, weighed, ahead)
+            return Decision(None, "spent", p, weighed=replace(weighed, looks_ahead=False))
+        return Decision(bet.delay_s, "cheap" if p is None else "likely", p, self._decided // DRAFTS, weighed, ahead)
 
     def learn(self, fact: Fact) -> None:
         """Folds what took how long into the pace, and what was discarded into the waste."""
         match fact:
             case SpeculationDecided(attempt=attempt):
-                self._reserved[attempt], self._decided = self._decided, 0
+                self._shares[attempt], self._decided = SetAside(self._decided), 0
+                if fact.weighed is not None and fact.weighed.looks_ahead:
+                    self._ahead_of.add(attempt)
+                    self._lookouts.begun += 1
             case Judged(grade=grade, took_s=took_s) if grade is not None:
                 self._pace.graded(took_s)
             case DraftStarted(attempt=attempt):
-                self._drafting.add(attempt)
-            case DraftClosed(attempt=attempt):
+                self._share(attempt).open += 1
+            case DraftClosed():
                 self._pace.drafted(fact.first_text_s, fact.text_s, fact.output_tokens)
-                self._settle(attempt, 0 if fact.is_sent or fact.outcome == "released" else fact.output_tokens)
-            case AttemptEnded(attempt=attempt) if attempt not in self._drafting:
-                self._settle(attempt, 0)  # it had not begun yet, and will not
+                self._close(fact)
+            case AttemptEnded(attempt=attempt):
+                share = self._share(attempt)
+                share.is_over = True
+                if attempt in self._ahead_of:
+                    self._ahead_of.remove(attempt)
+                    self._lookouts.begun -= 1
+                if not share.open:
+                    self._give_back(share)
             case _:
                 pass
 
-    def _settle(self, attempt: int, discarded: int) -> None:
-        self._waste.settle(self._reserved.pop(attempt, 0), discarded)
+    def _share(self, attempt: int) -> SetAside:
+        return self._shares.setdefault(attempt, SetAside(0))
+
+    def _close(self, closed: DraftClosed) -> None:
+        """Enters what was discarded. What is left of the share stays set aside while another draft may use it."""
+        share = self._share(closed.attempt)
+        share.open -= 1
+        discarded = 0 if closed.is_sent or closed.outcome == "released" else closed.output_tokens
+        of_it = min(discarded, share.reserved)
+        share.reserved -= of_it
+        self._waste.settle(of_it, discarded)
+        if not share.open and (share.is_over or closed.outcome != "failed"):
+            self._give_back(share)
+
+    def _give_back(self, share: SetAside) -> None:
+        self._waste.settle(share.reserved, 0)
+        share.reserved = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +184,12 @@ def bet_on(passages: tuple[Passage, ...], pace: Pace, worth: Worth) -> Bet:
     gain = min(g_s, t_s) * worth.second
     least_p = cost / (gain + cost) if cost > 0 else 0.0
     held = max(0.0, 2 * g_s - delay_s - t_s) * pace.tokens_per_s  # a grade that takes twice as long as usual
-    return Bet(
-        delay_s,
-        least_p,
-        LEAST_HELD_TOKENS + round(held),
-        ahead_below(input_tokens * worth.input_token, g_s * worth.second),
-    )
+    ahead_cost = cost + input_tokens * worth.grade_token  # a set like this one, graded and drafted on
+    return Bet(delay_s, least_p, LEAST_HELD_TOKENS + round(held), ahead_below(ahead_cost, g_s * worth.second))
 
 
-def ahead_below(set_cost: float, grade_gain: float) -> float:
+def ahead_below(cost: float, grade_gain: float) -> float:
     """The p below which a wider set pays: where this one fails and that one does, which is needed in (1 - p) * MENDED of the cases, the
     answer does not wait for a second grade. 0: never."""
-    cost = AHEAD_CALLS * set_cost
     needed = cost / (grade_gain + cost) if cost > 0 else 0.0
     return max(0.0, 1 - needed / MENDED)

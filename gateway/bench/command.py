@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gateway.bench.run import Plan
 
 SLOW_QUESTIONS = 60  # of the second, short run with a slow grader
+DOUBTFUL_QUESTIONS = 150  # of the third one, with a small bucket; over within its minute
 CHECK_QUESTIONS, CHECK_RATE = 60, 10.0  # what checks a simulation on a server, and how many a second that serves about
 
 ProfileFile = Annotated[
@@ -22,6 +23,9 @@ ProfileFile = Annotated[
 FromLog = Annotated[bool, typer.Option("--from-log", help="Delays and mix from this server's decision log.")]
 Since = Annotated[str, typer.Option(help="With --from-log, how far back: 90s, 30m, 24h, 7d.")]
 Questions = Annotated[int, typer.Option(help="Questions a run and strategy.", min=1, max=9_000)]
+Failing = Annotated[
+    int, typer.Option(help="Failing questions more, for the percentiles of theirs alone.", min=0, max=900)
+]
 Runs = Annotated[int, typer.Option(help="Runs; ratios are medians of theirs.", min=1, max=50)]
 Concurrency = Annotated[int, typer.Option(help="Questions at once.", min=1, max=128)]
 Strategies = Annotated[str, typer.Option(help="Which, by comma: plain, classic, never, always, adaptive.")]
@@ -39,7 +43,8 @@ def bench(
     profile: ProfileFile = None,
     from_log: FromLog = False,
     since: Since = "7d",
-    questions: Questions = 100,
+    questions: Questions = 70,
+    failing: Failing = 50,
     runs: Runs = 5,
     concurrency: Concurrency = 16,
     strategies: Strategies = "plain,classic,never,always,adaptive",
@@ -65,44 +70,48 @@ def bench(
     if profile is not None and from_log:
         stop("name a profile or read the decision log, not both", USAGE)
     old = _older(compare)
-    plan = Plan(_named(strategies), questions, runs, concurrency)
+    plan = Plan(_named(strategies), questions, runs, concurrency, failing)
     chosen = run_or_exit(partial(_logged, since_s)) if from_log else _read(profile)
     if simulate:
         _simulate(chosen, plan, (rate, answers), json_, picture, alone=alone)
         return
     is_built_in = profile is None and not from_log
     print(f"About {_seconds(chosen, plan):.0f} s", file=sys.stderr)
-    found, slow = run_or_exit(partial(_measured, chosen, plan, is_built_in))
+    found = run_or_exit(partial(_measured, chosen, plan, is_built_in))
     print(shown.table(found))
-    lines = shown.ratios(found, slow)
+    lines = shown.ratios(found)
     if lines:
         print("\n" + lined("How they compare" + (", and what is to be reached" if is_built_in else ""), lines))
     if old is not None:
         print("\n" + shown.comparison(old, found))
     if json_ is not None:
-        whole = found if slow is None else {**found, "slow_grader": slow}
-        json_.write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
+        json_.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     if picture is not None:
         picture.write_bytes(shown.picture(found))
     if check and is_built_in and any(line.is_met is False for line in lines):
         raise typer.Exit(1)
 
 
-async def _measured(
-    profile: "Profile", plan: "Plan", is_built_in: bool
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """The outcome, and that of the built-in profile with a slow grader where both strategies that it concerns are compared."""
+async def _measured(profile: "Profile", plan: "Plan", is_built_in: bool) -> dict[str, Any]:
+    """The outcome; with the built-in profile also that with a slow grader and that with a small bucket, where who is compared is there."""
     from dataclasses import replace
 
-    from gateway.bench.outcome import outcome
-    from gateway.bench.profile import SLOW_GRADER
+    from gateway.bench.outcome import bucket, outcome
+    from gateway.bench.profile import DOUBTFUL, SLOW_GRADER, SMALL_BUCKET_TOKENS
     from gateway.bench.run import measure
 
-    found = outcome(profile, plan, await measure(profile, plan))
-    if not is_built_in or not {"always", "adaptive"}.issubset(plan.strategies):
-        return found, None
-    short = replace(plan, strategies=("always", "adaptive"), questions=min(plan.questions, SLOW_QUESTIONS), runs=1)
-    return found, outcome(SLOW_GRADER, short, await measure(SLOW_GRADER, short))
+    short = replace(plan, failing=0, runs=1)
+    slow = replace(short, strategies=("always", "adaptive"), questions=min(plan.questions, SLOW_QUESTIONS))
+    doubtful = replace(short, strategies=("adaptive",), questions=min(2 * plan.questions, DOUBTFUL_QUESTIONS))
+    more = [slow, doubtful] if is_built_in and {"always", "adaptive"}.issubset(plan.strategies) else []
+    with typer.progressbar(length=sum(each.answers for each in (plan, *more)), file=sys.stderr) as bar:
+        found = outcome(profile, plan, await measure(profile, plan, partial(bar.update, 1)))
+        if more:
+            found["slow_grader"] = outcome(SLOW_GRADER, slow, await measure(SLOW_GRADER, slow, partial(bar.update, 1)))
+            tokens = str(SMALL_BUCKET_TOKENS)
+            asked = await measure(DOUBTFUL, doubtful, partial(bar.update, 1), GATEWAY_WASTE_TOKENS=tokens)
+            found["bucket"] = bucket(asked, SMALL_BUCKET_TOKENS)
+    return found
 
 
 def _simulate(
@@ -118,7 +127,7 @@ def _simulate(
     rate, answers = load
     found, check = frontier(profile, Load(answers, rate)), None
     if not alone:
-        short = replace(plan, questions=min(plan.questions, CHECK_QUESTIONS), runs=1)
+        short = replace(plan, questions=min(plan.questions, CHECK_QUESTIONS), failing=0, runs=1)
         print(f"Checking it against a server: about {_seconds(profile, short):.0f} s", file=sys.stderr)
         check = checked(profile, run_or_exit(partial(measure, profile, short)), CHECK_RATE)
     print(frontier_shown.table(found, check))
@@ -132,7 +141,7 @@ def _seconds(profile: "Profile", plan: "Plan") -> float:
     """About how long the plan takes: what the slowest strategy takes for an answer, for all."""
     delays, answer = profile.delays, profile.answer
     each_s = (delays.retrieve + delays.grade + delays.first_token) / 1000 + answer.tokens / answer.tokens_per_s
-    return 15 + plan.questions * plan.runs * len(plan.strategies) * each_s / plan.concurrency
+    return 45 + plan.answers * each_s / plan.concurrency
 
 
 def _named(strategies: str) -> Any:

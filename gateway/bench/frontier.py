@@ -11,7 +11,7 @@ from gateway.bench.simulation import Policy, simulated
 from gateway.bench.strategies import STRATEGIES, Strategy
 from gateway.bench.workload import planned
 
-SECONDS = (0.0, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.2, 1.0)
+SECONDS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
 """What a second may be worth, from nothing to more than an answer costs: the points of `adaptive`."""
 FORM = 1
 

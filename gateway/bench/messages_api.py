@@ -15,7 +15,8 @@ import asyncio
 import selectors
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -27,7 +28,7 @@ import anyio
 from gateway.bench.messages_log import Exchange, Log, Moment
 from gateway.bench.messages_wire import Part, Reply, Request, Wire, error_reply, generator_reply, judging_reply
 from gateway.providers.script import Script, stamped_search
-from gateway.providers.scripted import Tally
+from gateway.providers.scripted import Tally, keep
 
 HEAD_LIMIT_BYTES = 65_536
 
@@ -43,6 +44,7 @@ class MessagesApi:
         self._numbers = count(1)
         self._sets = {kind: Tally() for kind in ("grader", "passages", "generator")}
         self._drafts = Tally()
+        self._kept: OrderedDict[Hashable, None] = OrderedDict()
 
     @property
     def base_url(self) -> str:
@@ -70,7 +72,7 @@ class MessagesApi:
         if path != "/v1/messages":
             return error_reply(404, "not_found_error", "Not found"), None
         try:
-            request = Request.parse(body)
+            request = self._keeping(Request.parse(body))
             script, wire = Script.parse(request.question, self._defaults), Wire.parse(request.question)
         except (KeyError, ValueError, TypeError, IndexError, StopIteration) as error:
             return error_reply(400, "invalid_request_error", f"not understood: {error!r}"), None
@@ -80,6 +82,15 @@ class MessagesApi:
         reply = judging_reply(request, script, wire, exchange.attempt)
         exchange.tokens = reply.tokens
         return reply, exchange
+
+    def _keeping(self, request: Request) -> Request:
+        """What a service that keeps prompts makes of it. (A real one keeps nothing below a thousand tokens or more, and nothing before its
+        answer has begun.)"""
+        known = request.known(self._kept)
+        for prefix in request.prefixes:
+            if prefix.is_marked:
+                keep(self._kept, prefix.text, None)
+        return known
 
     def _exchange(self, connection: int, request: Request, received_s: float) -> Exchange:
         attempt = stamped_search("\n".join(request.passages))

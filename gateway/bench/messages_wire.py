@@ -5,7 +5,7 @@ Sources: https://platform.claude.com/docs/en/build-with-claude/streaming, .../ci
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -36,6 +36,7 @@ KINDS: dict[str, Kind] = {
     "sentences": "verifier",
 }
 """What a request wants, by a property of the answer's schema."""
+LOOKBACK = 20  # blocks before a marked one whose prefix is looked for among what was kept
 THINKING = "a1d1thought "  # must never be taken for text
 
 
@@ -111,6 +112,15 @@ class Request:
     max_tokens: int
     is_streamed: bool
     input_tokens: int
+    prefixes: "tuple[Prefix, ...]" = ()
+    read_tokens: int = 0
+    kept_tokens: int = 0
+
+    def known(self, kept: Container[object]) -> "Request":
+        """It, with how much of it was kept from before, and how much of it is now."""
+        read = next((prefix.tokens for prefix in self.prefixes if prefix.text in kept), 0)
+        marked = next((prefix.tokens for prefix in self.prefixes if prefix.is_marked), 0)
+        return replace(self, read_tokens=read, kept_tokens=max(0, marked - read))
 
     @staticmethod
     def parse(body: bytes) -> "Request":
@@ -121,12 +131,12 @@ class Request:
         if isinstance(content, str):
             blocks = [{"type": "text", "text": content}]
         results = tuple(block for block in blocks if block["type"] == "search_result")
-        said = next(block["text"] for block in reversed(blocks) if block["type"] == "text")
+        spoken = [block["text"] for block in blocks if block["type"] == "text"]
         texts = tuple("".join(part["text"] for part in result["content"]) for result in results)
         schema = sent.get("output_config", {}).get("format", {}).get("schema", {})
         wanted = next((name for name in KINDS if name in schema.get("properties", {})), "")
-        lines = [json.loads(line) for line in said.split("\n")] if wanted else []
-        question = next(line["question"] for line in lines if "question" in line) if wanted else said
+        lines = [json.loads(line) for line in "".join(spoken).split("\n")] if wanted else []
+        question = next(line["question"] for line in lines if "question" in line) if wanted else spoken[-1]
         enveloped = tuple(line["text"] for line in lines if "passage" in line)
         return Request(
             kind=KINDS[wanted] if wanted else "generator",
@@ -139,7 +149,35 @@ class Request:
             max_tokens=sent["max_tokens"],
             is_streamed=bool(sent.get("stream")),
             input_tokens=len(body) // 4,
+            prefixes=prefixes_of(sent),
         )
+
+
+def prefixes_of(sent: dict[str, Any]) -> "tuple[Prefix, ...]":
+    """What of a request can be kept: all up to each block that is marked, and where it is marked what may have been kept up to the LOOKBACK
+    blocks before it; longest first. What decides is the model, the form that is asked for, and every byte before."""
+    so_far = json.dumps([sent["model"], sent.get("output_config"), sent.get("system")])
+    found: list[Prefix] = []
+    for message in sent["messages"]:
+        content = message["content"]
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            is_marked = "cache_control" in block
+            so_far += json.dumps([message["role"], {k: v for k, v in block.items() if k != "cache_control"}])
+            found.append(Prefix(so_far, is_marked))
+    last = max((place for place, prefix in enumerate(found) if prefix.is_marked), default=-1)
+    return tuple(reversed(found[max(0, last - LOOKBACK) : last + 1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """The beginning of a request; `is_marked`: to be kept."""
+
+    text: str
+    is_marked: bool
+
+    @property
+    def tokens(self) -> int:
+        return len(self.text) // 4
 
 
 def error_reply(status: int, kind: str, message: str, *, due_s: float = 0.0, retry_after: int = 0) -> Reply:
@@ -183,7 +221,7 @@ def fault_and_due(request: Request, script: Script, attempt: int) -> tuple[Grade
     """How the answer goes wrong, and when it is due, in seconds."""
     match request.kind:
         case "rewriter":
-            return script.rewriter_fault, script.rewrite_ms / 1000
+            return script.rewriter_fault, script.rewrite_s
         case "verifier":
             return script.verifier_fault, script.verify_ms / 1000
         case _:
@@ -412,8 +450,8 @@ def _message(request: Request, content: list[dict[str, Any]], stop_reason: str |
 
 def _usage(request: Request, output_tokens: int) -> dict[str, int]:
     return {
-        "input_tokens": request.input_tokens,
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": 0,
+        "input_tokens": request.input_tokens - request.kept_tokens - request.read_tokens,
+        "cache_creation_input_tokens": request.kept_tokens,
+        "cache_read_input_tokens": request.read_tokens,
         "output_tokens": output_tokens,
     }

@@ -20,7 +20,8 @@ PATHS: dict[Path, tuple[str, ...]] = {
     "failure path": FAILING,
     "all": ("clean", *FAILING),
 }
-"""The kinds of questions on each path. A question is counted where it belongs, also under a strategy that answers it all the same."""
+"""The kinds of questions on each path. A question is counted where it belongs, also under a strategy that answers it all the same; those
+beyond the mix on their own paths alone."""
 PLANNED = {"clean": "clean", "partial": "recovered", "insufficient": "recovered", "refused": "refused"}
 FORM = 1  # of the JSON
 
@@ -45,10 +46,10 @@ RATIOS = (
     Ratio("clean", 0.5, "adaptive", "plain", 1.05),
     Ratio("clean", 0.5, "adaptive", "never"),
     Ratio("clean", 0.5, "adaptive", "always"),
-    Ratio("failure path", 0.5, "adaptive", "classic"),
-    Ratio("failure path", 0.5, "adaptive", "never"),
-    Ratio("failure path", 0.99, "adaptive", "classic"),
-    Ratio("failure path", 0.99, "adaptive", "never"),
+    Ratio("failure path", 0.5, "adaptive", "classic", 0.48),
+    Ratio("failure path", 0.5, "adaptive", "never", 0.60),
+    Ratio("failure path", 0.99, "adaptive", "classic", 0.65),
+    Ratio("failure path", 0.99, "adaptive", "never", 0.77),
 )
 
 
@@ -58,7 +59,12 @@ def outcome(profile: Profile, plan: Plan, found: Sequence[Asked]) -> Json:
         "form": FORM,
         "machine": machine(),
         "profile": profile.model_dump(exclude={"samples"}) | {"samples": len(profile.samples)},
-        "plan": {"questions": plan.questions, "runs": plan.runs, "concurrency": plan.concurrency},
+        "plan": {
+            "questions": plan.questions,
+            "failing": plan.failing,
+            "runs": plan.runs,
+            "concurrency": plan.concurrency,
+        },
         "strategies": {strategy: figures(of(found, strategy)) for strategy in plan.strategies},
         "ratios": {ratio.name: value for ratio in RATIOS if (value := ratio_of(found, ratio)) is not None},
         "gain_kept": gain_kept(found),
@@ -72,18 +78,25 @@ def of(found: Sequence[Asked], strategy: Strategy) -> list[Asked]:
 
 def figures(found: Sequence[Asked]) -> Json:
     """Of one strategy. Money is that of a thousand answers; `unchecked` were answered although no set held the answer at that point."""
+    mix = of_the_mix(found)
     return {
         "first_byte_ms": {path: spread(times) for path in PATHS if (times := times_of(found, path))},
-        "paths": dict(Counter(one.path for one in found)),
-        "unchecked": sum(one.path == "clean" != PLANNED[one.planned.kind] for one in found),
+        "paths": dict(Counter(one.path for one in mix)),
+        "unchecked": sum(one.path == "clean" != PLANNED[one.planned.kind] for one in mix),
         "off_script": sum(one.path not in ("clean", PLANNED[one.planned.kind]) for one in found),
-        "discarded_tokens": sum(one.discarded_tokens for one in found),
-        "cost_of_1000": round(sum(one.cost for one in found) / len(found) * 1000, 4),
+        "discarded_tokens": sum(one.discarded_tokens for one in mix),
+        "cost_of_1000": round(sum(one.cost for one in mix) / len(mix) * 1000, 4),
     }
 
 
+def of_the_mix(found: Sequence[Asked]) -> list[Asked]:
+    """Without the failing questions beyond it."""
+    return [one for one in found if not one.planned.is_extra]
+
+
 def times_of(found: Sequence[Asked], path: Path) -> list[float]:
-    return [one.first_byte_ms for one in found if one.planned.kind in PATHS[path]]
+    counted = of_the_mix(found) if path == "all" else found
+    return [one.first_byte_ms for one in counted if one.planned.kind in PATHS[path]]
 
 
 def ratio_of(found: Sequence[Asked], ratio: Ratio) -> float | None:
@@ -111,5 +124,11 @@ def gain_kept(found: Sequence[Asked]) -> float | None:
 def discarded_ratio(found: Sequence[Asked]) -> float | None:
     """Tokens that `adaptive` discarded over those that `always` did. None: not measured, or none were."""
     strategies: tuple[Strategy, ...] = ("adaptive", "always")
-    mine, always = (sum(one.discarded_tokens for one in of(found, strategy)) for strategy in strategies)
+    mine, always = (sum(one.discarded_tokens for one in of_the_mix(of(found, strategy))) for strategy in strategies)
     return round(mine / always, 3) if always and of(found, "adaptive") else None
+
+
+def bucket(found: Sequence[Asked], limit: int) -> Json:
+    """What was discarded in a run that was over within a minute, as the gateway counts, and of how many tokens in any minute."""
+    told = sum(one.told_discarded for one in found)
+    return {"limit": limit, "discarded": told, "discarded_at_the_model": sum(one.discarded_tokens for one in found)}

@@ -2,10 +2,14 @@
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gateway.settings import SECOND_WORTH
+
+Kind = Literal["clean", "partial", "insufficient", "refused"]
+"""How a question turns out."""
 Milliseconds = Annotated[float, Field(ge=0, le=60_000)]
 Price = Annotated[float, Field(ge=0)]
 
@@ -39,12 +43,17 @@ class Answer(Part):
 
 
 class Mix(Part):
-    """How questions turn out, in parts: the first set holds the answer, the second one does (the first in part, or not), none does."""
+    """How questions turn out, in parts: the first set holds the answer, the second one does (the first in part, or not), none does.
+
+    `widened` is the share of the failing ones, which are all but `clean`, whose answer is in the set of a wider search. All `insufficient`
+    ones are among them; of the `partial` ones those that are not have it in the set of their gap alone.
+    """
 
     clean: Annotated[float, Field(ge=0)] = 85.0
     partial: Annotated[float, Field(ge=0)] = 7.0
     insufficient: Annotated[float, Field(ge=0)] = 5.0
     refused: Annotated[float, Field(ge=0)] = 3.0
+    widened: Annotated[float, Field(ge=0, le=1)] = 0.6
     auc: Annotated[float, Field(ge=0.5, le=0.999)] = 0.75
     """Of p(sufficient), as known before the verdict: how often it is higher for a set that holds the answer than for one that does not."""
 
@@ -55,7 +64,7 @@ class Mix(Part):
         return self
 
     @property
-    def parts(self) -> dict[str, float]:
+    def parts(self) -> dict[Kind, float]:
         return {
             "clean": self.clean,
             "partial": self.partial,
@@ -71,7 +80,7 @@ class Prices(Part):
     generator_output: Price = 15.0
     grader_input: Price = 1.0
     grader_output: Price = 5.0
-    second: Price = 0.05
+    second: Price = SECOND_WORTH
 
 
 class Sample(Part):
@@ -105,5 +114,12 @@ def read_profile(path: Path) -> Profile:
         raise ProfileUnreadable(f"{path}: {wrong}") from None
 
 
+DOUBTFUL = Profile(
+    name="small bucket",
+    delays=Delays(grade=600.0, first_token=100.0),
+    mix=Mix(clean=1.0, partial=1.0, insufficient=1.0, refused=1.0, auc=0.5),
+)
+"""Every other question fails, and nothing says which: what is discarded of its drafts fills a small bucket at once."""
+SMALL_BUCKET_TOKENS = 600
 SLOW_GRADER = Profile(name="slow grader", delays=Delays(grade=800.0, first_token=300.0, sigma=0.0))
 """Where the grader is slower than the model a draft can wait. Nothing varies, so that it is seen how well it is timed."""

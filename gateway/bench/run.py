@@ -1,7 +1,7 @@
 """A run: the same questions put to every strategy in turns, and what came of each."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from gateway.bench.workload import Planned, defaults_of, planned
 WARM_UP = (
     12  # questions for each strategy before the first run: connections, pages of memory and the pace of the models
 )
+ONLY_THE_MIX: tuple[Strategy, ...] = ("plain", "always")  # are not asked the failing questions beyond it
 WARM_UP_FROM, RUN_STEP = 1_000_000, 10_000  # numbers of questions, so that no two are the same
 
 
@@ -31,16 +32,24 @@ class Asked:
     path: str
     discarded_tokens: int
     cost: float
+    told_discarded: int = 0
+    """As the gateway's own ledger has it, which is what its bucket counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is asked: `questions` a run and strategy, so many at once."""
+    """How much is asked: `questions` a run and strategy and `failing` ones more, so many at once."""
 
     strategies: tuple[Strategy, ...]
-    questions: int = 100
+    questions: int = 70
     runs: int = 5
     concurrency: int = 16
+    failing: int = 50
+
+    @property
+    def answers(self) -> int:
+        """How many are asked for in all, but for those that warm up."""
+        return self.runs * sum(self.questions + self.failing * (name not in ONLY_THE_MIX) for name in self.strategies)
 
 
 @dataclass(slots=True)
@@ -69,17 +78,25 @@ class Turns:
         chance = random.Random(seed)
         for question in questions:
             for strategy in chance.sample(strategies, len(strategies)):
-                self.turns.append(Turn(run, question, strategy))
+                if not question.is_extra or strategy not in ONLY_THE_MIX:
+                    self.turns.append(Turn(run, question, strategy))
 
 
-async def measure(profile: Profile, plan: Plan) -> list[Asked]:
-    """Plays the plan against a gateway and a model's service of its own. Raises StageBroken; stops both whatever happens."""
+async def measure(
+    profile: Profile, plan: Plan, answered: Callable[[], None] = lambda: None, **settings: str
+) -> list[Asked]:
+    """Plays the plan against a gateway, with these settings more, and a model's service of its own; `answered` is called for each answer.
+
+    Raises StageBroken; stops both whatever happens.
+    """
     defaults = defaults_of(profile)
     prices = profile.prices
     settings = {
         "GATEWAY_SECOND_WORTH": str(prices.second),
         "GATEWAY_INPUT_PRICE": str(prices.generator_input),
         "GATEWAY_OUTPUT_PRICE": str(prices.generator_output),
+        "GATEWAY_GRADER_PRICE": str(prices.grader_input),
+        **settings,
     }
     with workshop() as folder:
         async with staged(folder, defaults, **settings) as stage:
@@ -87,15 +104,17 @@ async def measure(profile: Profile, plan: Plan) -> list[Asked]:
             warm.add(0, planned(profile, WARM_UP, first=WARM_UP_FROM), plan.strategies, seed=0)
             await play(stage, warm.turns, plan.concurrency)
             for run in range(1, plan.runs + 1):
-                questions = planned(profile, plan.questions, seed=run, first=run * RUN_STEP)
+                questions = planned(profile, plan.questions, seed=run, first=run * RUN_STEP, extra=plan.failing)
                 runs.add(run, questions, plan.strategies, seed=run)
-            await play(stage, runs.turns, plan.concurrency)
+            await play(stage, runs.turns, plan.concurrency, answered)
             upstream = stage.upstream()
     return [asked(turn, upstream, profile) for turn in runs.turns]
 
 
-async def play(stage: Stage, turns: Sequence[Turn], concurrency: int) -> None:
-    """Asks every question, so many at once, each client beginning a little after the last."""
+async def play(
+    stage: Stage, turns: Sequence[Turn], concurrency: int, answered: Callable[[], None] = lambda: None
+) -> None:
+    """Asks every question, so many at once, each client beginning a little after the last; calls `answered` after each."""
     waiting: Iterator[Turn] = iter(turns)
 
     async def client(number: int) -> None:
@@ -103,6 +122,7 @@ async def play(stage: Stage, turns: Sequence[Turn], concurrency: int) -> None:
         for turn in waiting:
             fields = {"options": {"speculate": SPECULATE[turn.strategy]}}
             turn.reply = await ask(stage.ports[turn.strategy], turn.question, fields)
+            answered()
 
     async with anyio.create_task_group() as tasks:
         for number in range(concurrency):
@@ -127,6 +147,7 @@ def asked(turn: Turn, upstream: Upstream, profile: Profile) -> Asked:
         path=path,
         discarded_tokens=drafted - released,
         cost=sum(price_of(exchange, profile.prices) for exchange in upstream.of(turn.question)),
+        told_discarded=int(done["usage"]["discarded_tokens"]),
     )
 
 

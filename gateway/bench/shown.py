@@ -25,8 +25,8 @@ def table(found: Json) -> str:
     """Everything, in lines of text."""
     plan, profile = found["plan"], found["profile"]
     head = (
-        f"First answer byte in ms, profile {profile['name']!r}: {plan['runs']} runs of {plan['questions']} questions a strategy, "
-        f"{plan['concurrency']} at once"
+        f"First answer byte in ms, profile {profile['name']!r}: {plan['runs']} runs of {plan['questions']} questions a strategy and "
+        f"{plan['failing']} failing ones more, {plan['concurrency']} at once"
     )
     rows: list[tuple[str, ...]] = [("path", "strategy", "count", *PERCENTILES)]
     for path, strategy, times in lines_of(found):
@@ -48,7 +48,7 @@ def lines_of(found: Json) -> Iterator[tuple[str, str, dict[str, Any]]]:
                 yield path, strategy, figures["first_byte_ms"][path]
 
 
-def ratios(found: Json, slow_grader: Json | None) -> list[Line]:
+def ratios(found: Json) -> list[Line]:
     """How the strategies compare, with what is to be reached by the built-in profile."""
     lines = []
     for ratio in RATIOS:
@@ -61,9 +61,15 @@ def ratios(found: Json, slow_grader: Json | None) -> list[Line]:
         lines.append(
             Line("gain of always over never that adaptive keeps", f"{kept:.0%}", f">= {GAIN_REACH:.0%}", is_met)
         )
+    slow_grader = found.get("slow_grader")
     if slow_grader is not None and (share := slow_grader["discarded_to_always"]) is not None:
         what = "tokens discarded where the grader is slow: adaptive / always"
         lines.append(Line(what, f"{share:.3f}", f"<= {DISCARDED_REACH:g}", share <= DISCARDED_REACH))
+    if (bucket := found.get("bucket")) is not None:
+        limit, discarded = bucket["limit"], bucket["discarded"]
+        lines.append(
+            Line("tokens discarded in a minute, of a bucket", f"{discarded}", f"<= {limit}", discarded <= limit)
+        )
     return lines
 
 

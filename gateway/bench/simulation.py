@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from heapq import heappop, heappush
 from itertools import count
+from statistics import median
 
-from gateway.bench.profile import Prices, Profile
+from gateway.bench.profile import Prices, Profile, Sample
 from gateway.bench.run import Asked
 from gateway.bench.strategies import SPECULATE, Strategy
 from gateway.bench.workload import Planned, defaults_of
-from gateway.providers.script import Script
+from gateway.providers.script import Script, at
 from gateway.providers.scripted import passage
 from gateway.speculation import Terms
 from grading.grade import Verdict
@@ -27,10 +28,10 @@ from streaming.foresight import UNCALLED
 from streaming.ledger import CHARACTERS_PER_TOKEN
 from streaming.pace import Pace
 from streaming.ports import Decision, Speculator
-from streaming.speculate import Adaptive, Always, Never, Worth
+from streaming.speculate import Adaptive, Always, Lookouts, Never, Worth
 
 ATTEMPTS = 2
-FIRST_SET = passage(1, 1).document_id
+SEARCH_OF = {passage(1, search).document_id: search for search in (1, 2, 3)}
 GRADE_TOKENS = 25  # of a verdict in its form
 Steps = Generator[float, None, Asked]
 """An answer: yields the moment at which it goes on, in seconds, and returns what came of it."""
@@ -77,10 +78,10 @@ def simulated(
     """`questions` asked at random, `rate` in a second on average (Poisson), and answered by `policy`."""
     chance, clock = random.Random(seed), Clock()
     world = World(profile, policy, clock)
-    at = 0.0
+    asked_at = 0.0
     for question in questions:
-        at += chance.expovariate(rate)
-        clock.start(at, world.answer(question))
+        asked_at += chance.expovariate(rate)
+        clock.start(asked_at, world.answer(question))
     return clock.run()
 
 
@@ -90,7 +91,7 @@ class World:
     def __init__(self, profile: Profile, policy: Policy, clock: Clock) -> None:
         self._policy, self._clock, self._prices = policy, clock, profile.prices
         self._defaults = Script.parse(defaults_of(profile))
-        self._pace = Pace()
+        self._pace, self._lookouts = known(profile), Lookouts(policy.busy_streams if policy.looks_ahead else 0)
         self._waste = Allowance(policy.waste_tokens, lambda: clock.now)
 
     def answer(self, planned: Planned) -> Steps:
@@ -108,7 +109,7 @@ class World:
                 break
             if policy.strategy == "classic":
                 bill.judge(_tokens(planned.question("")))
-                yield clock.now + script.rewrite_ms / 1000
+                yield clock.now + script.rewrite_s
             attempt += 1
         path = Path.REFUSED if first_byte is None else Path.CLEAN if attempt == 1 else Path.RECOVERED
         took_s = (clock.now if first_byte is None else first_byte) - began
@@ -124,8 +125,11 @@ class World:
         is_plain = self._policy.strategy == "plain"
         grade, grade_s = script.grade(attempt, len(passages)), 0.0 if is_plain else script.grade_s(attempt)
         decision = speculator.decide(script.question, passages)
-        speculator.learn(SpeculationDecided(attempt, decision.delay_s, decision.why, decision.p_sufficient))
-        ahead = self._look_ahead(script, speculator) if attempt == 1 and decision.looks_ahead else None
+        speculator.learn(
+            SpeculationDecided(attempt, decision.delay_s, decision.why, decision.p_sufficient, weighed=decision.weighed)
+        )
+        is_ahead = attempt == 1 and decision.looks_ahead
+        ahead = self._prepared(script, script.wider, UNCALLED, speculator) if is_ahead else None
         verdict_at = clock.now + grade_s
         starts_at = verdict_at if decision.delay_s is None else min(verdict_at, clock.now + decision.delay_s)
         if not is_plain:
@@ -145,24 +149,42 @@ class World:
             bill.draft(draft.input_tokens, said, is_released=False)
             speculator.learn(draft.closed("discarded", said))
         speculator.learn(AttemptEnded(attempt, "discarded"))
-        if ahead is not None and (grade.verdict is Verdict.INSUFFICIENT or ahead.is_known_to_do(verdict_at)):
-            return (yield from self._taken(ahead, speculator, bill)), attempt + 1
-        self._drop(ahead, speculator, bill)
-        return None, attempt
+        if ahead is None:
+            return None, attempt
+        if grade.verdict is not Verdict.INSUFFICIENT and not ahead.is_known_to_do(verdict_at):
+            if ahead.verdict_at <= verdict_at:
+                self._drop(ahead, speculator, bill)
+                return None, attempt
+            ahead = yield from self._first_to_do(
+                ahead, self._prepared(script, attempt + 1, UNCALLED - 1, speculator), speculator, bill
+            )
+        return (yield from self._taken(ahead, speculator, bill)), attempt + 1
 
-    def _look_ahead(self, script: Script, speculator: Speculator) -> "Ahead":
-        """The wider set, looked for from now on."""
-        passages = found(script.found(2), 2, script.padding)
+    def _first_to_do(
+        self, one: "Ahead", other: "Ahead", speculator: Speculator, bill: "Bill"
+    ) -> Generator[float, None, "Ahead"]:
+        """As streaming.foresight.first_to_do; the one that is not taken is dropped."""
+        known_at = one.verdict_at
+        taken, dropped = (one, other) if one.is_sufficient else (other, one)
+        if other.is_sufficient and other.verdict_at < known_at:
+            known_at, taken, dropped = other.verdict_at, other, one
+        yield max(self._clock.now, known_at)
+        self._drop(dropped, speculator, bill)
+        return taken
+
+    def _prepared(self, script: Script, search: int, called: int, speculator: Speculator) -> "Ahead":
+        """The set of a search that is begun now, before it is known to be needed."""
+        passages = found(script.found(search), search, script.padding)
         decision = speculator.decide(script.question, passages)
-        speculator.learn(SpeculationDecided(UNCALLED, decision.delay_s, decision.why, decision.p_sufficient))
-        found_at = self._clock.now + script.retrieve_s(2)
-        verdict_at = found_at + script.grade_s(2)
+        speculator.learn(SpeculationDecided(called, decision.delay_s, decision.why, decision.p_sufficient))
+        found_at = self._clock.now + script.retrieve_s(search)
+        verdict_at = found_at + script.grade_s(search)
         starts_at = verdict_at if decision.delay_s is None else min(verdict_at, found_at + decision.delay_s)
         is_early = starts_at < verdict_at
         if is_early:
-            speculator.learn(DraftStarted(UNCALLED, 1))
-        draft = Draft(script, 2, starts_at, passages, decision, UNCALLED)
-        return Ahead(draft, found_at, verdict_at, script.grade(2, len(passages)).is_sufficient, is_early)
+            speculator.learn(DraftStarted(called, 1))
+        draft = Draft(script, search, starts_at, passages, decision, called)
+        return Ahead(draft, found_at, verdict_at, script.grade(search, len(passages)).is_sufficient, is_early)
 
     def _taken(self, ahead: "Ahead", speculator: Speculator, bill: "Bill") -> Generator[float, None, float | None]:
         yield max(self._clock.now, ahead.verdict_at)
@@ -185,7 +207,7 @@ class World:
             said = ahead.draft.said_by(now if ahead.is_sufficient else min(now, ahead.verdict_at))
             bill.draft(ahead.draft.input_tokens if ahead.draft.starts_at <= now else 0, said, is_released=False)
             speculator.learn(ahead.draft.closed("discarded", said))
-        speculator.learn(AttemptEnded(UNCALLED, "discarded"))
+        speculator.learn(AttemptEnded(ahead.draft.called, "discarded"))
 
     def _released(
         self, draft: "Draft", speculator: Speculator, bill: "Bill", *, is_early: bool
@@ -208,20 +230,27 @@ class World:
                 return Never()
             case "adaptive":
                 prices, policy, clock = self._prices, self._policy, self._clock
-                worth = Worth(policy.second, prices.generator_input / 1e6, prices.generator_output / 1e6)
+                worth = Worth(
+                    policy.second,
+                    prices.generator_input / 1e6,
+                    prices.generator_output / 1e6,
+                    grade_token=prices.grader_input / 1e6,
+                )
+                odds = planned.script(self._defaults).odds
                 return Adaptive(
-                    lambda _question, passages: planned.p if passages[0].document_id == FIRST_SET else planned.second_p,
+                    lambda _question, passages: at(odds, SEARCH_OF[passages[0].document_id]),
                     self._pace,
                     worth,
                     self._waste,
                     lambda: clock.open > policy.busy_streams,
-                    looks_ahead=policy.looks_ahead,
+                    self._lookouts,
                 )
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One draft: when each of its tokens is due, in seconds from its start. `call` is its attempt's number where that has another one."""
+    """One draft: when each of its tokens is due, in seconds from its start. `attempt` is its search's number, `call` that of its attempt to
+    the speculator where that is another one."""
 
     script: Script
     attempt: int
@@ -259,7 +288,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """The wider set of an answer that looks ahead (streaming.foresight)."""
+    """A set that is prepared before it is known to be needed (streaming.foresight)."""
 
     draft: Draft
     found_at: float
@@ -285,6 +314,17 @@ class Bill:
     def draft(self, read: int, said: int, *, is_released: bool) -> None:
         self.cost += (read * self.prices.generator_input + said * self.prices.generator_output) / 1e6
         self.discarded += 0 if is_released else said
+
+
+def known(profile: Profile) -> Pace:
+    """The pace of a server that has served for a while: the medians, which is where its estimates are."""
+    pace, delays, answer = Pace(), profile.delays, profile.answer
+    drawn = profile.samples or (Sample(retrieve=delays.retrieve, grade=delays.grade, first_token=delays.first_token),)
+    pace.graded(median(each.grade for each in drawn) / 1000)
+    pace.drafted(
+        median(each.first_token for each in drawn) / 1000, answer.tokens / answer.tokens_per_s, answer.tokens + 1
+    )
+    return pace
 
 
 @cache

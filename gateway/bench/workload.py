@@ -1,21 +1,19 @@
 """The questions of a bench, each with the script that it plays: the same for every strategy. Pure."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import floor, sqrt
 from statistics import NormalDist
-from typing import Literal
 
-from gateway.bench.profile import Profile
+from gateway.bench.profile import Kind, Profile
 from gateway.providers.script import Script
 
-Kind = Literal["clean", "partial", "insufficient", "refused"]
 VERDICTS: dict[Kind, str] = {
     "clean": "sufficient",
     "partial": "partial,sufficient",
     "insufficient": "insufficient,sufficient",
-    "refused": "partial,partial",
+    "refused": "insufficient,insufficient",
 }
 FAILING: tuple[Kind, ...] = ("partial", "insufficient", "refused")
 LEAST_P = 0.001
@@ -23,18 +21,30 @@ LEAST_P = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A question before anyone asks it. `p` and `second_p` are what retrieval would say of its sets; `delays` overrides the profile's."""
+    """A question before anyone asks it. `p`, `second_p` and `wider_p` are what retrieval would say of its first set, the one of its gap and
+    the wider one; `delays` overrides the profile's.
+
+    `is_widened` says that the wider set holds the answer, if any does. `is_extra` is a failing question beyond the mix: there are too few
+    in a mix for the 99th percentile of theirs, and it counts for nothing else.
+    """
 
     number: int
     kind: Kind
     p: float
     delays: str = ""
     second_p: float = 0.6
+    wider_p: float = 0.6
+    is_widened: bool = True
+    is_extra: bool = False
 
     def question(self, asker: str) -> str:
         """The words that `asker` (a strategy and a run) asks it in: two askers meet the same delays, and nobody the other's tallies."""
-        odds = f"odds={self.p:.4f},{self.second_p:.4f}"
-        script = f'draw=q{self.number} verdict={VERDICTS[self.kind]} rewrite="other words" {odds} {self.delays}'
+        verdicts, odds, wider = VERDICTS[self.kind], f"{self.p:.4f},{self.second_p:.4f}", 2
+        if not self.is_widened:  # the wider set has what the first has, in another number
+            first = verdicts.partition(",")[0]
+            verdicts, odds, wider = f"{verdicts},{first}", f"{odds},{self.wider_p:.4f}", 3
+        said = f"verdict={verdicts} odds={odds} wider={wider}"
+        script = f'draw=q{self.number} {said} rewrite="other words" {self.delays}'
         return f"What is said of item {self.number}? ({asker}) [[{script.strip()}]]"
 
     def script(self, defaults: Script) -> Script:
@@ -52,29 +62,66 @@ def defaults_of(profile: Profile) -> str:
     )
 
 
-def planned(profile: Profile, count: int, seed: int = 1, first: int = 0) -> list[Planned]:
-    """`count` questions in the profile's mix, as exact as whole numbers can be, in an order and with delays drawn from `seed`."""
-    chance = random.Random(seed)
-    kinds = [kind for kind, many in apportioned(profile, count) for _ in range(many)]
+def planned(profile: Profile, count: int, seed: int = 1, first: int = 0, extra: int = 0) -> list[Planned]:
+    """`count` questions in the profile's mix, as exact as whole numbers can be, in an order and with delays drawn from `seed`; `extra`
+    failing ones more among them."""
+    chance, parts = random.Random(seed), profile.mix.parts
+    kinds = [(kind, is_widened, False) for kind, is_widened in kinds_of(profile, parts, count)]
+    if extra and failing_of(parts):
+        more = kinds_of(profile, {**parts, "clean": 0.0}, extra)
+        kinds += [(kind, is_widened, True) for kind, is_widened in more]
     chance.shuffle(kinds)
-    parts = profile.mix.parts
-    failing = sum(parts[kind] for kind in FAILING)
-    odds = Odds(profile, chance, parts["clean"] / (parts["clean"] + failing))
-    second = Odds(profile, chance, 1 - parts["refused"] / failing if failing else 1.0)
-    return [
-        Planned(first + n, kind, odds.draw(kind == "clean"), sampled(profile, chance), second.draw(kind != "refused"))
-        for n, kind in enumerate(kinds)
-    ]
+    odds = SetOdds(profile, chance)
+    questions = []
+    for number, (kind, is_widened, is_extra) in enumerate(kinds, start=first):
+        p, (second_p, wider_p) = odds.first(kind), odds.next(kind, is_widened=is_widened)
+        delays = sampled(profile, chance)
+        questions.append(Planned(number, kind, p, delays, second_p, wider_p, is_widened, is_extra))
+    return questions
 
 
-def apportioned(profile: Profile, count: int) -> Iterator[tuple[Kind, int]]:
+def failing_of(parts: Mapping[Kind, float]) -> float:
+    """The parts of the questions whose first set does not hold the answer."""
+    return sum(parts[kind] for kind in FAILING)
+
+
+def kinds_of(profile: Profile, parts: Mapping[Kind, float], count: int) -> list[tuple[Kind, bool]]:
+    """`count` kinds, each with whether a wider set holds what a second one does."""
+    counts = dict(apportioned(parts, count))
+    widened = round(profile.mix.widened * sum(counts[kind] for kind in FAILING)) - counts["insufficient"]
+    kinds: list[tuple[Kind, bool]] = []
+    for kind, many in counts.items():
+        kinds += [(kind, kind != "partial" or n < widened) for n in range(many)]
+    return kinds
+
+
+def apportioned(parts: Mapping[Kind, float], count: int) -> Iterator[tuple[Kind, int]]:
     """How many of each kind: the largest remainders are rounded up."""
-    parts = profile.mix.parts
     shares: dict[Kind, float] = {kind: parts[kind] * count / sum(parts.values()) for kind in VERDICTS}
     left = count - sum(map(floor, shares.values()))
     largest = sorted(shares, key=lambda kind: floor(shares[kind]) - shares[kind])
     for kind, share in shares.items():
         yield kind, floor(share) + (kind in largest[:left])
+
+
+class SetOdds:
+    """p(sufficient) of the sets of a question."""
+
+    def __init__(self, profile: Profile, chance: random.Random) -> None:
+        parts = profile.mix.parts
+        failing = failing_of(parts)
+        self._first = Odds(profile, chance, parts["clean"] / (parts["clean"] + failing))
+        self._gap = Odds(profile, chance, 1 - parts["refused"] / failing if failing else 1.0)
+        self._wider = Odds(profile, chance, profile.mix.widened)
+
+    def first(self, kind: Kind) -> float:
+        """Of its first set."""
+        return self._first.draw(kind == "clean")
+
+    def next(self, kind: Kind, *, is_widened: bool) -> tuple[float, float]:
+        """Of the set of its gap, and of the wider one, which are one where both hold the answer or neither does."""
+        second = self._gap.draw(kind != "refused")
+        return second, second if is_widened else self._wider.draw(holds_it=False)
 
 
 class Odds:

@@ -181,6 +181,8 @@ class AttemptTrace:
                     names.SPECULATE_GRADE_S: weighed.grade_s,
                     names.SPECULATE_TEXT_S: weighed.first_text_s,
                     names.SPECULATE_LEAST_P: weighed.least_p,
+                    names.SPECULATE_AHEAD_P: weighed.ahead_p,
+                    names.SPECULATE_AHEAD: weighed.looks_ahead,
                 }
             )
 

@@ -88,8 +88,8 @@ class Script:
     `verdicts`, `conflicts`, `passages` (how many a search finds) and `grader_faults` are per attempt, `faults` per draft of one
     attempt; the last of each repeats. `missing` and `conflicts` may be `none`. A line ends after each `sentence` tokens (0: never). A
     sentence that holds one of the words of `unsupported` is so. `rewrite`, `parts` and `alone` are what the rewriter says, without the
-    markers of the question, which go with it. Each passage goes on for `padding` more words. `odds` is p(sufficient) as the free signals of
-    a search tell it, per search (the bench).
+    markers of the question, which go with it. Each passage goes on for `padding` more words. A widened search is number `wider`. `odds` is
+    p(sufficient) as the free signals of a search tell it, per search (the bench).
     `relevant` None means: all of a sufficient set, the first of a partial one, none of an insufficient one. `jitter`
     is the sigma of a lognormal factor (median 1) on every delay, drawn from `seed` and the question, or from `draw` in its place, so that
     different questions can meet the same delays.
@@ -109,6 +109,7 @@ class Script:
     relevant: tuple[int, ...] | None = None
     passages: tuple[int, ...] = (5,)
     padding: int = 0
+    wider: int = 2
     odds: tuple[float, ...] = (0.5,)
     cite: int = 10
     faults: tuple[Fault, ...] = (NO_FAULT,)
@@ -201,6 +202,10 @@ class Script:
     def grade_s(self, attempt: int) -> float:
         return self._drawn("grade", attempt)(self.grade_ms / 1000)
 
+    @property
+    def rewrite_s(self) -> float:
+        return self._drawn("rewrite")(self.rewrite_ms / 1000)
+
     def due_s(self, attempt: int, draft: int = 1) -> tuple[float, ...]:
         """When each token is due, in seconds from the request: an absolute schedule, so that lateness never adds up."""
         drawn = self._drawn("draft", attempt, draft)
@@ -243,8 +248,8 @@ def stamped_search(text: str) -> int | None:
     return max((int(n) for n in STAMP.findall(text)), default=None)
 
 
-def search_number(query: str, *, widened: bool) -> int:
-    """Which search a query belongs to: 1, or one more than the search whose gap it names, or 2 when it is widened.
+def search_number(query: str, *, widened: bool, wider: int = 2) -> int:
+    """Which search a query belongs to: 1, or one more than the search whose gap it names, or `wider` when it is widened.
 
     A widened query says nothing of its past, so that two widened searches in a row are the same one and find the same.
     """
@@ -252,7 +257,7 @@ def search_number(query: str, *, widened: bool) -> int:
     lacking = LACKS.findall(asked)
     if lacking and not widened:
         return int(lacking[-1]) + 1
-    return 2 if widened else 1
+    return wider if widened else 1
 
 
 Setter = Callable[[Script, str], Script]
@@ -301,6 +306,7 @@ KEYS: Mapping[str, Setter] = {
     "seed": lambda script, value: replace(script, seed=int(value)),
     "draw": lambda script, value: replace(script, draw=value),
     "padding": lambda script, value: replace(script, padding=_count(value)),
+    "wider": lambda script, value: replace(script, wider=_count(value)),
     "odds": lambda script, value: replace(script, odds=_listed(_not_negative)(value)),
     "verdict": lambda script, value: replace(script, verdicts=_listed(Verdict)(value)),
     "missing": lambda script, value: replace(script, missing=value),

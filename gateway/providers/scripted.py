@@ -82,7 +82,7 @@ class ScriptedRetriever:
             script = Script.parse(query.text, self._defaults)
         except ValueError as error:
             raise RetrievalMisconfigured(str(error)) from error
-        search = search_number(query.text, widened=query.mode is SearchMode.HYBRID)
+        search = search_number(query.text, widened=query.mode is SearchMode.HYBRID, wider=script.wider)
         await anyio.sleep(script.retrieve_s(search))
         return tuple(passage(n, search, script.padding) for n in range(1, min(query.k, script.found(search)) + 1))
 

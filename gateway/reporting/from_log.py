@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.reporting.report import FAILURE_PATH, NEVER, Seen, Spread
+from gateway.reporting.report import FAILURE_PATH, NEVER, Ahead, Seen, Spread
 from retrieval.pool import Connection, Pool
 
 LIMIT_S = 60.0
@@ -15,7 +15,9 @@ SELECT
   coalesce(sum(duplicates), 0), coalesce(sum(conflicts), 0),
   count(*) FILTER (WHERE attempt = attempts AND grounded), count(*) FILTER (WHERE attempt = attempts AND NOT grounded),
   count(*) FILTER (WHERE speculate_delay_s IS NOT NULL AND drafts > 0 AND outcome = 'released'),
-  count(*) FILTER (WHERE speculate_delay_s IS NOT NULL AND drafts > 0 AND outcome <> 'released')
+  count(*) FILTER (WHERE speculate_delay_s IS NOT NULL AND drafts > 0 AND outcome <> 'released'),
+  coalesce(sum(greatest(0, least(first_token_s, grade_s - speculate_delay_s))) FILTER (WHERE drafts > 0 AND outcome = 'released'), 0),
+  count(*) FILTER (WHERE attempt = 1 AND looks_ahead), count(*) FILTER (WHERE attempt = 1 AND looks_ahead AND attempts > 1)
 FROM decision WHERE at > now() - make_interval(secs => %s)
 """
 _REFUSALS = """
@@ -67,7 +69,9 @@ def _seen(
     refusals: Sequence[Sequence[Any]],
     strategies: Sequence[Sequence[Any]],
 ) -> Seen:
-    corrected, released, discarded, duplicates, conflicts, grounded, ungrounded, hits, misses = map(float, counts)
+    corrected, released, discarded, duplicates, conflicts, grounded, ungrounded, hits, misses, *ahead = map(
+        float, counts
+    )
     by_strategy: dict[str, dict[str, float]] = {}
     for strategy, outcome, count in strategies:
         by_strategy.setdefault(strategy, {})[outcome] = count
@@ -79,6 +83,7 @@ def _seen(
         grounded={"true": grounded, "false": ungrounded},
         strategies=by_strategy,
         speculation={"hit": hits, "miss": misses},
+        ahead=Ahead(*ahead),
         corrected=corrected,
         duplicates=duplicates,
         conflicts=conflicts,

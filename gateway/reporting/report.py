@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import inf, isnan, nan
 
 from streaming.events import Path, Reason
@@ -56,6 +56,16 @@ def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> floa
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """What drafts before their verdict saved, in seconds until the first answer byte; in how many answers a wider set was prepared, and in
+    how many of these a second attempt was needed. Only a log of decisions knows it."""
+
+    saved_s: float
+    looked: float
+    needed: float
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """What was counted. Spreads by (stage, path), FAILURE_PATH among the paths; counts by their label."""
 
@@ -66,6 +76,7 @@ class Seen:
     grounded: Counts = field(default_factory=dict)
     strategies: Mapping[str, Counts] = field(default_factory=dict)
     speculation: Counts = field(default_factory=dict)
+    ahead: Ahead | None = None
     corrected: float = 0
     duplicates: float = 0
     conflicts: float = 0
@@ -140,6 +151,7 @@ class Report:
             "strategies": {name: {"success": plain(s), "count": n} for name, (s, n) in self.success.items()},
             "refusals": dict(seen.refusals),
             "tokens": {**seen.tokens, "discarded_cost": self.cost},
+            **({} if seen.ahead is None else {"ahead": asdict(seen.ahead)}),
             "duplicates": seen.duplicates,
             "conflicts": seen.conflicts,
         }

@@ -36,6 +36,9 @@ def table(report: Report) -> str:
     discarded = report.seen.tokens.get("discarded", 0)
     money = "" if report.cost is None else f", which cost {report.cost:.4f}"
     found_ = f"{count(report.seen.duplicates)} repeats left out, {count(report.seen.conflicts)} disagreements"
+    if (ahead := report.seen.ahead) is not None:
+        looked = f"{count(ahead.looked)} wider sets prepared, {count(ahead.needed)} of them beside a set that failed"
+        parts.append(f"{ahead.saved_s:.1f} s saved by drafts before their verdict; {looked}")
     parts.append(f"{count(discarded)} tokens discarded{money}; {found_}")
     return "\n\n".join(parts)
 

@@ -1,6 +1,6 @@
 """Foresight: a wider set prepared beside a first one that will hardly do. In virtual time: r = 1, g = 3, t = 4 s."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
@@ -15,13 +15,22 @@ from streaming.answer import answer
 from streaming.ask import Ask
 from streaming.budget import Limits, Verify
 from streaming.events import Done, Event, Failed, Refusal, Retry, Sources, Status, Token
-from streaming.facts import AttemptBegan, DraftClosed, DraftStarted, Fact, Judged, Retrieved
+from streaming.facts import (
+    AttemptBegan,
+    AttemptEnded,
+    DraftClosed,
+    DraftStarted,
+    Fact,
+    Judged,
+    Retrieved,
+    SpeculationDecided,
+)
 from streaming.faults import GeneratorMisconfigured
 from streaming.foresight import DROPPED_FROM
 from streaming.halt import Halt
 from streaming.pace import Pace
 from streaming.ports import Decision, Stopped, StopReason, Text, Usage
-from streaming.speculate import Adaptive, Worth, bet_on
+from streaming.speculate import Adaptive, Lookouts, Worth, bet_on
 from tests.support.clock import run_virtual
 from tests.support.fakes import (
     DraftScript,
@@ -114,20 +123,62 @@ def test_a_wider_set_known_to_do_comes_before_the_gap_query(backend: str) -> Non
     assert first_token(loop) == R + R + T
 
 
-def test_while_the_wider_set_has_no_verdict_the_gap_query_goes_first(backend: str) -> None:
-    """What is missing is known, what the wider set holds is not."""
+def test_while_the_wider_set_has_no_verdict_the_gap_is_searched_for_beside_it(backend: str) -> None:
+    """What is missing is known, what the wider set holds is not. The gap's set is known to do first."""
     loop = play(backend, looking((G, PART), (9.5, GOOD), (1.0, GOOD)))
     assert [r.correction for r in loop.of(Retry)] == ["gap_query"]
-    assert [d.path for d in loop.of(Done)] == ["recovered"]
+    assert first_token(loop) == R + G + R + T
+    assert [(d.path, d.attempts) for d in loop.of(Done)] == [("recovered", 2)]
     assert loop.text == "two And so on."
     assert loop.grader.running == 0  # type: ignore[union-attr]
 
 
-def test_what_was_dropped_is_searched_for_anew_where_it_is_next(backend: str) -> None:
-    loop = play(backend, looking((G, PART), (9.5, GOOD), (1.0, NONE), (1.0, GOOD), limits=Limits(max_retries=2)))
-    assert [r.correction for r in loop.of(Retry)] == ["gap_query", "broaden"]
-    assert loop.calls("search") == 4
+def test_of_two_sets_side_by_side_the_one_known_to_do_first_is_taken(backend: str) -> None:
+    loop = play(backend, looking((G, PART), (4.0, GOOD), (G, GOOD)))
+    assert [r.correction for r in loop.of(Retry)] == ["broaden"]
+    assert first_token(loop) == R + R + T
+    assert loop.text == "one And so on."
+    closed = [(f.attempt, f.draft, f.outcome) for f in loop.facts.of(DraftClosed)]
+    assert closed == [(1, 2 * DROPPED_FROM + 1, "discarded"), (2, 1, "released")]
+    assert loop.grader.running == 0  # type: ignore[union-attr]
+
+
+def test_the_gap_query_has_lost_no_time_when_the_wider_set_does_not_do(backend: str) -> None:
+    loop = play(backend, looking((G, PART), (4.0, NONE), (G, GOOD)))
+    assert [r.correction for r in loop.of(Retry)] == ["gap_query"]
+    assert first_token(loop) == R + G + R + T
+    assert loop.calls("search") == 3
+
+
+@pytest.mark.parametrize("gap_s", [1.0, 9.0])
+def test_where_neither_set_does_the_answer_ends_within_its_attempts(backend: str, gap_s: float) -> None:
+    loop = play(backend, looking((G, PART), (4.0, NONE), (gap_s, NONE)))
+    assert [r.correction for r in loop.of(Retry)] == ["gap_query"]
+    assert [(d.path, d.attempts) for d in loop.of(Done)] == [("refused", 2)]
+    assert loop.times(Done) == [max(R + R + 4.0, R + G + R + gap_s)]
+    assert loop.calls("grade") == 3
+
+
+def test_a_client_that_leaves_while_two_sets_are_raced_leaves_nothing_of_them(backend: str) -> None:
+    loop = play(backend, looking((G, PART), (9.5, GOOD), (9.5, GOOD), leaves_at=R + G + R + 0.5))
+    assert loop.grader.running == 0  # type: ignore[union-attr]
+    assert len(loop.generator.drafts) == 2
+    assert all(each.closed_at is not None for each in loop.generator.drafts)
+
+
+def test_a_wider_set_that_comes_to_do_spares_a_second_correction(backend: str) -> None:
+    loop = play(backend, looking((G, PART), (9.5, GOOD), (1.0, NONE), limits=Limits(max_retries=2)))
+    assert [r.correction for r in loop.of(Retry)] == ["broaden"]
+    assert loop.calls("search") == 3
     assert [d.path for d in loop.of(Done)] == ["recovered"]
+
+
+def test_a_search_that_is_paid_for_is_not_made_ahead(backend: str) -> None:
+    loop = looking((G, PART), (1.0, GOOD), limits=Limits(external_searches=2))
+    parts = loop.parts
+    loop.parts = lambda: replace(parts(), sources=(replace(parts().sources[0], external=True),))  # type: ignore[method-assign]
+    assert [r.correction for r in play(backend, loop).of(Retry)] == ["gap_query"]
+    assert loop.calls("search") == 2
 
 
 def test_a_wider_set_known_not_to_do_is_not_searched_for_again(backend: str) -> None:
@@ -249,10 +300,10 @@ DEAR = Worth(second=1.0, input_token=1e-2, output_token=1e-3)
 
 
 def adaptive(
-    p: float, *, looks_ahead: bool = True, is_pressed: bool = False, allowance: Allowance | None = None
+    p: float, *, most_ahead: int = 9, is_pressed: bool = False, allowance: Allowance | None = None
 ) -> Adaptive:
     waste = allowance or Allowance(100_000, lambda: 0.0)
-    return Adaptive(lambda *_: p, Pace(), DEAR, waste, lambda: is_pressed, looks_ahead=looks_ahead)
+    return Adaptive(lambda *_: p, Pace(), DEAR, waste, lambda: is_pressed, Lookouts(most_ahead))
 
 
 def test_a_wider_set_is_prepared_where_that_pays(backend: str) -> None:
@@ -262,7 +313,24 @@ def test_a_wider_set_is_prepared_where_that_pays(backend: str) -> None:
     assert adaptive(bar - 0.01).decide("q", found).looks_ahead
     assert not adaptive(bar + 0.01).decide("q", found).looks_ahead
     assert not adaptive(bar - 0.01, is_pressed=True).decide("q", found).looks_ahead
-    assert not adaptive(bar - 0.01, looks_ahead=False).decide("q", found).looks_ahead
+    assert not adaptive(bar - 0.01, most_ahead=0).decide("q", found).looks_ahead
+
+
+def test_no_more_answers_look_ahead_at_once_than_may() -> None:
+    found, lookouts = passages(2), Lookouts(1)
+    waste = Allowance(100_000, lambda: 0.0)
+    one, two = (Adaptive(lambda *_: 0.3, Pace(), DEAR, waste, lambda: False, lookouts) for _ in range(2))
+
+    def decided(adaptive: Adaptive) -> bool:
+        decision = adaptive.decide("q", found)
+        adaptive.learn(SpeculationDecided(1, decision.delay_s, decision.why, 0.3, weighed=decision.weighed))
+        return decision.looks_ahead
+
+    assert [decided(one), decided(two)] == [True, False]
+    two.learn(AttemptEnded(1, "discarded"))
+    assert not decided(two)
+    one.learn(AttemptEnded(1, "discarded"))
+    assert decided(two)
 
 
 @pytest.mark.parametrize("first", [NONE, PART, GOOD])
@@ -354,7 +422,7 @@ def test_what_was_set_aside_for_a_draft_that_never_began_is_given_back(backend: 
     allowance, pace = Allowance(100_000, lambda: 0.0), Pace()
     pace.graded(9.0)
     pace.drafted(0.1, None, 0)
-    late = Adaptive(lambda *_: 0.3, pace, Worth(1.0, 1e-6, 0.0), allowance, lambda: False, looks_ahead=True)
+    late = Adaptive(lambda *_: 0.3, pace, Worth(1.0, 1e-6, 0.0), allowance, lambda: False, Lookouts(1))
     loop = play(backend, looking((G, GOOD), (9.5, GOOD), speculator=late))
     assert loop.calls("search") == 2
     assert all(fact.draft < DROPPED_FROM for fact in loop.facts.of(DraftStarted))
@@ -396,6 +464,6 @@ def test_only_the_first_attempt_looks_ahead(backend: str) -> None:
             return Decision(0.0, "test", looks_ahead=True)
 
     limits = Limits(max_retries=2)
-    loop = play(backend, looking((G, PART), (9.5, GOOD), (9.0, GOOD), speculator=Eager(), limits=limits))
+    loop = play(backend, looking((G, PART), (20.0, GOOD), (9.0, GOOD), speculator=Eager(), limits=limits))
     assert [retry.correction for retry in loop.of(Retry)] == ["gap_query"]
     assert loop.calls("search") == 3

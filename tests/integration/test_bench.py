@@ -105,7 +105,18 @@ def test_the_command_measures_writes_draws_and_compares(tmp_path: Path) -> None:
     old, out, drawn = tmp_path / "old.json", tmp_path / "new.json", tmp_path / "new.png"
     made_up = [Asked(1, planned(QUICK, 1)[0], "never", 10_000.0, "clean", 0, 1.0)]
     old.write_text(json.dumps(outcome(QUICK, Plan(("never",)), made_up)))
-    options = ["--profile", str(tmp_path / "quick.toml"), "--questions", "4", "--runs", "1", "--concurrency", "2"]
+    options = [
+        "--profile",
+        str(tmp_path / "quick.toml"),
+        "--questions",
+        "4",
+        "--failing",
+        "1",
+        "--runs",
+        "1",
+        "--concurrency",
+        "2",
+    ]
     files = ["--json", str(out), "--picture", str(drawn), "--compare", str(old)]
     result = CliRunner().invoke(cli, ["bench", *options, "--strategies", "never,adaptive", *files])
     assert result.exit_code == 0, result.output
@@ -115,3 +126,4 @@ def test_the_command_measures_writes_draws_and_compares(tmp_path: Path) -> None:
     assert drawn.read_bytes().startswith(b"\x89PNG")
     assert "10000, " in result.output
     assert "another profile" in result.output
+    assert found["strategies"]["never"]["first_byte_ms"]["failure path"]["n"] >= 1

@@ -1,5 +1,6 @@
 """The decision log in a real database: written behind the answers, bounded, harmless, and what calibration learns from."""
 
+import json
 import random
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,9 +15,12 @@ from gateway.cli import cli
 from gateway.decision_log import DecisionLog, DecisionReader, open_decision_log
 from gateway.decisions import Decision, Seen
 from gateway.evaluation.calibrations import PostgresCalibrations
+from gateway.speculation import Speculation, Terms
 from grading.grade import Verdict
 from retrieval.passage import Passage
 from retrieval.pool import Pool, open_pool
+from streaming.speculate import Worth
+from tests.support.clients import ask
 from tests.support.gateway_app import eventually, running, scripted_house
 from tests.support.postgres import emptied
 
@@ -200,6 +204,34 @@ async def test_calibrate_fits_from_the_log_and_stores_what_it_learnt(database_ur
         model = (await PostgresCalibrations(pool).newest(grader="score"))["default"]
     assert model.cases == 80
     assert model.figures["auc"] > 0.95
+
+
+async def test_what_a_server_decided_and_what_came_of_it_refits_it_and_is_reported(database_url: str) -> None:
+    """Every answer drafts before its verdict and prepares a wider set; every other one needs that."""
+    url, worth = emptied(database_url), Worth(1.0, 3e-6, 15e-6, grade_token=1e-6)
+    speculation = Speculation("adaptive", Terms(worth), odds=lambda *_: 0.5)
+    verdicts = ["sufficient", "insufficient,sufficient"] * 12
+    async with (
+        open_pool(url, size=2) as pool,
+        open_decision_log(pool, 1_000) as log,
+        running(replace(scripted_house(), decisions=log, speculation=speculation)) as gateway,
+    ):
+        for number, verdict in enumerate(verdicts):
+            told = await ask(gateway.base_url, f"What is item {number}? [[verdict={verdict}]]")
+            assert told.one("done")["attempts"] == 1 + (verdict != "sufficient")
+    fitted = await anyio.to_thread.run_sync(
+        lambda: run("calibrate", "--from-log", "--grader", "score", "--store", url=url)
+    )
+    assert fitted.exit_code == 0, fitted.output
+    assert "36 logged verdicts" in fitted.stderr
+    shown = await anyio.to_thread.run_sync(lambda: run("report", "--json", url=url))
+    report = json.loads(shown.stdout)
+    assert report["rates"]["speculation hit"] == pytest.approx(24 / 36, abs=1e-4)
+    assert (report["ahead"]["looked"], report["ahead"]["needed"]) == (24, 12)
+    assert report["ahead"]["saved_s"] > 0
+    assert report["tokens"]["discarded"] >= 0
+    said = await anyio.to_thread.run_sync(lambda: run("report", url=url))
+    assert "24 wider sets prepared, 12 of them beside a set that failed" in said.stdout
 
 
 def test_what_the_log_cannot_teach_is_said(database_url: str) -> None:

@@ -71,6 +71,11 @@ async def test_log_metrics_and_clients_agree(database_url: str, monkeypatch: pyt
     assert metrics["strategies"] == rows["strategies"]
     assert metrics["refusals"] == rows["refusals"]
     assert metrics["tokens"] == rows["tokens"]
+    assert "ahead" not in metrics
+    assert (
+        0 < rows["ahead"]["saved_s"] <= 9 * 0.08
+    )  # a released draft saves no more than its grade took, nor than its first token
+    assert (rows["ahead"]["looked"], rows["ahead"]["needed"]) == (0, 0)  # whoever drafts always does not look ahead
     for path, times in totals.items():  # the log's time is inside the request's, which is inside the client's
         by_metrics_s, by_log_s = (found["seconds"]["total"][path]["p99"] for found in (metrics, rows))
         lower, upper = bucket_of(by_metrics_s)

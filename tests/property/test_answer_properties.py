@@ -39,7 +39,7 @@ from streaming.foresight import DROPPED_FROM
 from streaming.halt import Halt
 from streaming.pace import Pace
 from streaming.ports import Cited, Decision, Speculator, Stopped, StopReason, Text, Usage
-from streaming.speculate import Adaptive, Worth
+from streaming.speculate import Adaptive, Lookouts, Worth
 from tests.support.clock import run_virtual
 from tests.support.fakes import (
     DraftScript,
@@ -320,9 +320,13 @@ def a_bad_verdict_acts_at_once(w: Witness) -> None:
                 f for f in started if f.draft < DROPPED_FROM
             ]  # those of a wider set are told when it is dropped
             began = [t for t, f in w.facts.told if isinstance(f, AttemptBegan) and f.attempt == fact.attempt + 1]
-            assert waited or not began or began[0] == at
+            # Beside a wider set without a verdict the next attempt is not yet known, and its searches run already.
+            is_raced = w.scenario.looks_ahead and fact.attempt == 1
+            assert waited or is_raced or not began or began[0] == at
             for t, closed in later:
-                if isinstance(closed, DraftClosed) and closed.attempt == fact.attempt and closed.outcome != "failed":
+                if not isinstance(closed, DraftClosed) or closed.attempt != fact.attempt:
+                    continue
+                if closed.draft < DROPPED_FROM and closed.outcome != "failed":
                     assert t - at <= CLOSE_LIMIT_S + ROUNDING_S
     for draft in w.generator.drafts:
         assert draft.close_began_at is not None
@@ -415,9 +419,8 @@ def test_no_answer_keeps_what_was_set_aside_for_it(
     waste, pace = Allowance(tokens, lambda: now[0]), Pace()
     pace.graded(grade_s)
     pace.drafted(first_text_s, None, 0)
-    speculator = Adaptive(
-        lambda *_: 0.5, pace, Worth(1.0, 1e-6, 0.0), waste, lambda: False, looks_ahead=scenario.looks_ahead
-    )
+    lookouts = Lookouts(1 if scenario.looks_ahead else 0)
+    speculator = Adaptive(lambda *_: 0.5, pace, Worth(1.0, 1e-6, 0.0), waste, lambda: False, lookouts)
     witness = run_virtual(backend, play, scenario, speculator)
     for invariant in INVARIANTS:
         invariant(witness)
@@ -426,3 +429,4 @@ def test_no_answer_keeps_what_was_set_aside_for_it(
     assert waste.spent <= closed - sent
     now[0] += 1_000.0
     assert waste.reserve(2 * tokens, at_least=1) == tokens  # nor has anything been given back twice
+    assert lookouts.begun == 0

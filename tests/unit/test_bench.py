@@ -14,12 +14,12 @@ from typer.testing import CliRunner, Result
 from gateway.bench import frontier_shown, shown
 from gateway.bench.frontier import Load, checked, frontier
 from gateway.bench.logged import profile_of
-from gateway.bench.outcome import discarded_ratio, figures, gain_kept, outcome, times_of
-from gateway.bench.profile import Answer, Delays, Mix, Profile, ProfileUnreadable, Sample, read_profile
+from gateway.bench.outcome import bucket, discarded_ratio, figures, gain_kept, outcome, times_of
+from gateway.bench.profile import Answer, Delays, Kind, Mix, Profile, ProfileUnreadable, Sample, read_profile
 from gateway.bench.run import Asked, Plan, Turns
 from gateway.bench.simulation import Policy, simulated
 from gateway.bench.strategies import CLASSIC, STRATEGIES, Strategy, told_odds
-from gateway.bench.workload import Kind, Odds, Planned, defaults_of, planned
+from gateway.bench.workload import Odds, Planned, defaults_of, planned
 from gateway.cli import cli
 from gateway.providers.script import Script
 from gateway.providers.scripted import passage
@@ -27,6 +27,7 @@ from grading.correct import DEFAULT_POLICY
 
 STEADY = Profile(delays=Delays(sigma=0.0))
 SLOW = Profile(delays=Delays(grade=800.0, first_token=300.0, sigma=0.0))
+SURE = 0.99  # no wider set is prepared
 RARE = 0.1  # answers in a second: never two at once
 
 
@@ -124,17 +125,33 @@ def test_a_logged_profile_plays_what_was_logged() -> None:
 def test_the_simulation_takes_what_the_arithmetic_says(
     strategy: Strategy, clean: float, recovered: float, refused: float
 ) -> None:
-    assert first_byte(strategy, "clean") == clean
-    assert first_byte(strategy, "partial") == first_byte(strategy, "insufficient") == recovered
-    assert first_byte(strategy, "refused") == refused
+    assert first_byte(strategy, "clean", p=SURE) == clean
+    assert first_byte(strategy, "partial", p=SURE) == first_byte(strategy, "insufficient", p=SURE) == recovered
+    assert first_byte(strategy, "refused", p=SURE) == refused
 
 
 def test_a_doubtful_set_has_a_wider_one_ready() -> None:
-    """r + r + max(g, t); while a verdict that names a gap comes before the wider set's, the gap query goes first."""
-    dear = STEADY.model_copy(update={"prices": STEADY.prices.model_copy(update={"second": 1.0})})
-    assert first_byte("adaptive", "insufficient", dear, p=0.3) == 40 + 40 + 400
-    assert first_byte("adaptive", "partial", dear, p=0.3) == 290 + 440
-    assert first_byte("adaptive", "clean", dear, p=0.3) == 440
+    """r + r + max(g, t), also where the verdict names a gap before the wider set has its own; and where that one does not do, the gap query
+    has lost no time."""
+    assert first_byte("adaptive", "insufficient", p=0.3) == 40 + 40 + 400
+    assert first_byte("adaptive", "partial", p=0.3) == 40 + 40 + 400
+    assert first_byte("adaptive", "clean", p=0.3) == 440
+    gap_alone = [replace(each, is_widened=False) for each in one("partial", 0.3)]
+    (found,) = simulated(STEADY, Policy("adaptive", STEADY.prices.second), gap_alone, RARE)
+    assert round(found.first_byte_ms, 3) == 290 + 440
+    assert found.path == "recovered"
+
+
+def test_of_the_failing_questions_the_wider_set_answers_as_many_as_the_profile_says() -> None:
+    found = planned(Profile(), 100, extra=40)
+    mix, extra = [each for each in found if not each.is_extra], [each for each in found if each.is_extra]
+    assert Counter(each.kind for each in extra) == {"partial": 19, "insufficient": 13, "refused": 8}
+    for questions, failing in ((mix, 15), (extra, 40)):
+        held = [each for each in questions if each.kind in ("partial", "insufficient") and each.is_widened]
+        assert len(held) == 0.6 * failing
+    gap_alone = next(each for each in found if not each.is_widened)
+    script = gap_alone.script(Script.parse(defaults_of(Profile())))
+    assert [script.grade(search, 5).verdict for search in (1, 2, script.wider)] == ["partial", "sufficient", "partial"]
 
 
 def test_adaptive_waits_for_the_verdict_where_a_set_looks_bad() -> None:
@@ -187,7 +204,7 @@ def test_the_frontier_costs_more_the_more_a_second_is_worth_and_takes_less() -> 
     assert costs[0] < costs[-1]
     assert times == sorted(times, reverse=True)
     assert frontier_shown.picture(found).startswith(b"\x89PNG")
-    assert "adaptive @0.05" in frontier_shown.table(found, None)
+    assert "adaptive @0.4" in frontier_shown.table(found, None)
 
 
 def test_a_server_is_compared_question_by_question() -> None:
@@ -209,6 +226,22 @@ def test_each_question_is_put_to_every_strategy_before_the_next() -> None:
     assert len(rounds) == 20
     assert all(sorted(each) == sorted(STRATEGIES) for each in rounds)
     assert len({each[0] for each in rounds}) > 1
+
+
+def test_a_failing_question_beyond_the_mix_counts_on_its_own_path_alone() -> None:
+    turns, questions = Turns(), planned(Profile(), 20, extra=4)
+    turns.add(1, questions, STRATEGIES, seed=1)
+    assert len(turns.turns) == Plan(STRATEGIES, 20, runs=1, failing=4).answers == 20 * 5 + 4 * 3
+    (extra, *_) = (each for each in questions if each.is_extra)
+    mix = measured("never", [100, 100])
+    found = [*mix, Asked(1, extra, "never", 900, "refused" if extra.kind == "refused" else "recovered", 50, 1.0)]
+    told = figures(found)
+    assert {path: times["n"] for path, times in told["first_byte_ms"].items() if path != "recovered"} == {
+        "clean": 2,
+        "failure path": 1,
+        "all": 2,
+    } | ({"refused": 1} if extra.kind == "refused" else {})
+    assert (told["discarded_tokens"], told["cost_of_1000"]) == (0, 1.0)
 
 
 def measured(strategy: Strategy, times: Sequence[float], kind: Kind = "clean", discarded: int = 0) -> list[Asked]:
@@ -243,7 +276,10 @@ def whole(factor: float) -> dict[str, object]:
 def test_ratios_say_what_is_kept_and_what_is_missed() -> None:
     found = whole(1.0)
     assert found["ratios"]["clean p50: adaptive / never"] == round(430 / 700, 3)  # type: ignore[index]
-    lines = {line.what: line for line in shown.ratios(found, found)}
+    asked = [replace(each, told_discarded=30) for each in measured("adaptive", [400] * 21)]
+    lines = {line.what: line for line in shown.ratios({**found, "slow_grader": found, "bucket": bucket(asked, 600)})}
+    assert (lines["tokens discarded in a minute, of a bucket"].seen, bucket(asked, 630)["limit"]) == ("630", 630)
+    assert lines["tokens discarded in a minute, of a bucket"].is_met is False
     assert lines["gain of always over never that adaptive keeps"].is_met is False
     assert lines["gain of always over never that adaptive keeps"].seen == "90%"
     assert lines["tokens discarded where the grader is slow: adaptive / always"].is_met is True

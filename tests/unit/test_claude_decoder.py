@@ -111,7 +111,7 @@ def test_text_and_citations_in_the_start_of_a_block_count() -> None:
 
 def test_input_tokens_include_what_was_cached() -> None:
     usage = {"input_tokens": 1, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 300, "output_tokens": 0}
-    assert Decoder((), "m").feed(sse({"type": "message_start", "message": {"usage": usage}})) == (Usage(321, 0),)
+    assert Decoder((), "m").feed(sse({"type": "message_start", "message": {"usage": usage}})) == (Usage(321, 0, 300),)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from streaming.facts import (
     SpeculationDecided,
 )
 from streaming.pace import Pace
-from streaming.speculate import Adaptive, Worth
+from streaming.speculate import Adaptive, Lookouts, Worth
 from tests.support.fakes import passages
 from tests.support.span_trees import ROUTE, Recording, attributes
 
@@ -84,7 +84,7 @@ def test_decision_to_draft_is_told_with_what_it_weighed() -> None:
     waste = Allowance(1_000, lambda: 0.0)
     pace = Pace()
     pace.graded(0.4)
-    adaptive = Adaptive(lambda *_: 0.9, pace, Worth(1.0, 1e-6, 5e-6), waste, lambda: False)
+    adaptive = Adaptive(lambda *_: 0.9, pace, Worth(1.0, 1e-6, 5e-6), waste, lambda: False, Lookouts(1))
     decision = adaptive.decide("why?", passages(3))
     recording = Recording()
     trace = recording.start().request({}, "POST", ROUTE)
@@ -103,6 +103,8 @@ def test_decision_to_draft_is_told_with_what_it_weighed() -> None:
     assert told["gateway.speculate.first_text_s"] == pytest.approx(0.5)
     assert decision.weighed is not None
     assert told["gateway.speculate.least_p"] == decision.weighed.least_p
+    assert told["gateway.speculate.ahead_p"] == decision.weighed.ahead_p > 0.9
+    assert told["gateway.speculate.looks_ahead"] is True
     assert told["gateway.speculate.hold_tokens"] == decision.hold_tokens
 
 

@@ -160,8 +160,9 @@ def used(counts: dict[str, Any], before: Usage | None) -> Usage:
     output_tokens = tokens(counts.get("output_tokens"))
     said = counts.get("input_tokens")
     if said is None:
-        return Usage(before.input_tokens if before else 0, output_tokens)
-    return Usage(tokens(said) + sum(tokens(counts.get(name)) for name in CACHED), output_tokens)
+        return Usage(before.input_tokens, output_tokens, before.cached_tokens) if before else Usage(0, output_tokens)
+    written, read = (tokens(counts.get(name)) for name in CACHED)
+    return Usage(tokens(said) + written + read, output_tokens, read)
 
 
 def tokens(count: object) -> int:

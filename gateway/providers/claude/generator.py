@@ -25,10 +25,14 @@ BODY_END_LIMIT_S = 0.05
 
 
 class AnthropicGenerator:
-    """Drafts with `model`. The client is the caller's to close; its time-outs bound connecting and silence. asyncio only."""
+    """Drafts with `model`. The client is the caller's to close; its time-outs bound connecting and silence. asyncio only.
 
-    def __init__(self, client: "AsyncAnthropic", model: str) -> None:
+    `keeps`: the service is asked to keep what it has read of a prompt (gateway.providers.claude.request).
+    """
+
+    def __init__(self, client: "AsyncAnthropic", model: str, *, keeps: bool = False) -> None:
         self._client = client
+        self._keeps = keeps
         self.name = model
 
     async def draft(self, prompt: Prompt) -> "AnthropicDraft":
@@ -37,7 +41,7 @@ class AnthropicGenerator:
             "model": self.name,
             "max_tokens": prompt.max_tokens,
             "system": GENERATOR_SYSTEM,
-            "messages": messages(prompt),
+            "messages": messages(prompt, keeps=self._keeps),
             "stream": True,
         }
         try:

@@ -14,16 +14,20 @@ if TYPE_CHECKING:
 
 
 class ClaudeModels:
-    """Makes what generates and what grades with a model (gateway.chat.profiles_of.Models)."""
+    """Makes what generates and what grades with a model (gateway.chat.profiles_of.Models).
 
-    def __init__(self, client: "AsyncAnthropic") -> None:
+    `keeps`: the service is asked to keep what it has read of a prompt (gateway.providers.claude.request).
+    """
+
+    def __init__(self, client: "AsyncAnthropic", *, keeps: bool = False) -> None:
         self._client = client
+        self._keeps = keeps
 
     def generator(self, model: str) -> AnthropicGenerator:
-        return AnthropicGenerator(self._client, model)
+        return AnthropicGenerator(self._client, model, keeps=self._keeps)
 
     def graders(self, model: str) -> Mapping[GraderName, Grader]:
         return {
-            "model": AnthropicGrader(self._client, model),
-            "model-passages": ModelPassagesGrader(self._client, model),
+            "model": AnthropicGrader(self._client, model, keeps=self._keeps),
+            "model-passages": ModelPassagesGrader(self._client, model, keeps=self._keeps),
         }

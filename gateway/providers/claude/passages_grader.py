@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from gateway.providers.claude.structured import StructuredModel
 from grading.faults import GraderUnavailable
 from grading.grade import Grade, Verdict
-from grading.prompts import PASSAGES_SCHEMA, PASSAGES_SYSTEM, grader_message
+from grading.prompts import PASSAGES_SCHEMA, PASSAGES_SYSTEM, grader_parts
 from grading.replies import passages_grade_in
 from retrieval.passage import Passage
 
@@ -23,8 +23,8 @@ class ModelPassagesGrader:
     set whose passages answer it together is not refused.
     """
 
-    def __init__(self, client: "AsyncAnthropic", model: str) -> None:
-        self._model = StructuredModel(client, model)
+    def __init__(self, client: "AsyncAnthropic", model: str, *, keeps: bool = False) -> None:
+        self._model = StructuredModel(client, model, keeps=keeps)
         self.name = model
 
     async def grade(self, question: str, passages: tuple[Passage, ...]) -> Grade:
@@ -32,6 +32,6 @@ class ModelPassagesGrader:
         if not passages:
             return Grade(Verdict.INSUFFICIENT, grader=self.name)
         limit = LEAST_TOKENS + TOKENS_A_PASSAGE * len(passages)
-        message = grader_message(question, passages)
+        message = grader_parts(question, passages)
         said = await self._model.say(PASSAGES_SYSTEM, message, PASSAGES_SCHEMA, limit, GraderUnavailable)
         return said.counted(passages_grade_in(said.text, len(passages), self.name))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.providers.claude.client import CLIENT_ERRORS, our_fault, post_message
 from gateway.providers.claude.decoder import used
 from gateway.providers.claude.faults import unavailable
+from gateway.providers.claude.request import texts
 from grading.grade import Grade
 from retrieval.faults import GatewayFault
 from streaming.ports import Usage
@@ -27,30 +28,46 @@ class Said:
         """The grade that this text is, with its tokens."""
         if self.usage is None:
             return grade
-        return replace(grade, input_tokens=self.usage.input_tokens, output_tokens=self.usage.output_tokens)
+        found = self.usage
+        return replace(
+            grade,
+            input_tokens=found.input_tokens,
+            output_tokens=found.output_tokens,
+            cached_tokens=found.cached_tokens,
+        )
 
 
 class StructuredModel:
     """`model` behind `client`, which is the caller's to close; its time-outs bound connecting and silence. asyncio only."""
 
-    def __init__(self, client: "AsyncAnthropic", model: str) -> None:
+    def __init__(self, client: "AsyncAnthropic", model: str, *, keeps: bool = False) -> None:
+        """`keeps`: the service is asked to keep what it has read of a message in parts."""
         self._client = client
+        self._keeps = keeps
         self.name = model
 
     async def say(
-        self, system: str, message: str, schema: dict[str, Any], limit_tokens: int, fault: type[GatewayFault]
+        self,
+        system: str,
+        message: str | tuple[str, ...],
+        schema: dict[str, Any],
+        limit_tokens: int,
+        fault: type[GatewayFault],
     ) -> Said:
-        """The whole answer. Raises `fault` when the request fails, the model refuses, or it is cut short.
+        """The whole answer to a message, or to one in parts (gateway.providers.claude.request.texts).
+
+        Raises `fault` when the request fails, the model refuses, or it is cut short.
 
         Where the request failed, its cause is the GeneratorFault that says how.
 
         On cancellation the request is closed.
         """
+        content = message if isinstance(message, str) else texts(message, keeps=self._keeps)
         body = {
             "model": self.name,
             "max_tokens": limit_tokens,
             "system": system,
-            "messages": [{"role": "user", "content": message}],
+            "messages": [{"role": "user", "content": content}],
             "output_config": {"format": {"type": "json_schema", "schema": schema}},
         }
         try:
