@@ -11,9 +11,10 @@ from retrieval.passage import Scalar
 from retrieval.pool import Pool, open_pool
 from retrieval.ports import Query, Retriever, SearchMode, Vector
 from retrieval.postgres import PostgresRetriever
+from retrieval.schema import migrate
 from tests.support.embedders import HashingEmbedder
 from tests.support.library import shelve
-from tests.support.postgres import emptied
+from tests.support.postgres import fresh_database
 
 pytestmark = pytest.mark.anyio
 
@@ -35,19 +36,38 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(scope="module")
+def library_url(database_url: str) -> str:
+    """A database with TEXTS on its shelves, and two more; no test changes it."""
+    anyio.run(_fill, database_url)
+    return database_url
+
+
+async def _fill(url: str) -> None:
+    embedder = HashingEmbedder()
+    async with open_pool(url, size=1) as pool:
+        await shelve(pool, embedder, TEXTS, metadata={"shelf": "kitchen", "year": 2024, "public": True})
+        await shelve(pool, embedder, {"other-tea": TEXTS["tea"]}, tenant="other")
+        await shelve(pool, embedder, {"garden-tea": "Tea grows in the garden."}, collection="garden")
+
+
 @pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    async with open_pool(emptied(database_url), size=2) as pool:
+async def pool(library_url: str) -> AsyncIterator[Pool]:
+    async with open_pool(library_url, size=2) as pool:
         yield pool
 
 
 @pytest.fixture
-async def retriever(pool: Pool) -> Retriever:
-    embedder = HashingEmbedder()
-    await shelve(pool, embedder, TEXTS, metadata={"shelf": "kitchen", "year": 2024, "public": True})
-    await shelve(pool, embedder, {"other-tea": TEXTS["tea"]}, tenant="other")
-    await shelve(pool, embedder, {"garden-tea": "Tea grows in the garden."}, collection="garden")
-    return PostgresRetriever(pool, embedder)
+async def empty(server_url: str) -> AsyncIterator[Pool]:
+    with fresh_database(server_url, migrated=False) as url:
+        await migrate(url)
+        async with open_pool(url, size=2) as pool:
+            yield pool
+
+
+@pytest.fixture
+def retriever(pool: Pool) -> Retriever:
+    return PostgresRetriever(pool, HashingEmbedder())
 
 
 @BOTH
@@ -199,15 +219,15 @@ async def test_words_alone_find_only_what_shares_one(retriever: Retriever) -> No
     assert [one.id for one in found] == ["coffee:0", "milk:0"]
 
 
-async def test_a_passage_named_by_the_best_one_is_found_by_hops(pool: Pool) -> None:
+async def test_a_passage_named_by_the_best_one_is_found_by_hops(empty: Pool) -> None:
     """The passage about the shipyard shares no word with the question; only the first passage leads there."""
     embedder = HashingEmbedder(dimensions=256)
-    await shelve(pool, embedder, {f"filler {n}": f"some words {n} about gardens" for n in range(20)})
+    await shelve(empty, embedder, {f"filler {n}": f"some words {n} about gardens" for n in range(20)})
     texts = {"Vasa (ship)": "Vasa sank in 1628. It came from Skeppsgården.", "Skeppsgården": "Founded by the king."}
-    await shelve(pool, embedder, texts)
+    await shelve(empty, embedder, texts)
     places = {}
     for mode in (SearchMode.HYBRID, SearchMode.HOPS):
-        found = await PostgresRetriever(pool, embedder).retrieve(Query("Which yard made Vasa", k=30, mode=mode))
+        found = await PostgresRetriever(empty, embedder).retrieve(Query("Which yard made Vasa", k=30, mode=mode))
         places[mode] = [one.document_id for one in found].index("Skeppsgården")
     assert places[SearchMode.HOPS] < places[SearchMode.HYBRID]
 
