@@ -1,12 +1,17 @@
 """The page: the files of gateway/web as responses, compressed once, revalidated by ETag, under a strict content policy.
 
+What the first paint needs is written into the page's own file, so that one answer paints it: `<!-- shell.css is written here -->` becomes
+a style element, and the policy lets in exactly those bytes, by their hash.
+
 A handler is plain ASGI and asks nobody for a key: the files are the same for everyone and hold nothing of anyone. What the page
 asks for goes through the routes that check it.
 """
 
 import gzip
 import hashlib
-from collections.abc import Iterator, Mapping
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -28,22 +33,9 @@ MEDIA_TYPES: Mapping[str, str] = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-CONTENT_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",  # no text becomes markup but through the sanitiser
-        "trusted-types dompurify",
-    )
-)
+WRITTEN_HERE = re.compile(r"<!-- (?P<name>[\w.]+)(?P<ending>\.css|\.js) is written here -->")
+ELEMENTS: Mapping[str, str] = {".css": "style", ".js": "script"}
 GUARDS: tuple[tuple[bytes, bytes], ...] = (
-    (b"content-security-policy", CONTENT_POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -67,6 +59,7 @@ class File:
     """A file of the page; `packed` is None where compressing saves nothing."""
 
     media_type: str
+    policy: str
     plain: Variant
     packed: Variant | None
 
@@ -91,22 +84,23 @@ class Page:
         headers = Headers(scope=scope)
         variant = found.for_client(headers.get("accept-encoding", ""))
         if knows(headers.get("if-none-match", ""), variant.etag):
-            await send({"type": "http.response.start", "status": 304, "headers": revalidated(variant)})
+            await send({"type": "http.response.start", "status": 304, "headers": revalidated(found, variant)})
             await send({"type": "http.response.body", "body": b""})
             return
         await send({"type": "http.response.start", "status": 200, "headers": head(found, variant)})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else variant.body})
 
 
-def revalidated(variant: Variant) -> list[tuple[bytes, bytes]]:
+def revalidated(found: File, variant: Variant) -> list[tuple[bytes, bytes]]:
     """The headers that say of a kept response that it is still the one."""
-    return [(b"etag", variant.etag.encode()), (b"vary", b"Accept-Encoding"), CACHING, *GUARDS]
+    policy = (b"content-security-policy", found.policy.encode())
+    return [(b"etag", variant.etag.encode()), (b"vary", b"Accept-Encoding"), CACHING, policy, *GUARDS]
 
 
 def head(found: File, variant: Variant) -> list[tuple[bytes, bytes]]:
     """The headers of a response with this variant, whether its body follows or not."""
     headers = [
-        *revalidated(variant),
+        *revalidated(found, variant),
         (b"content-type", found.media_type.encode()),
         (b"content-length", str(len(variant.body)).encode()),
     ]
@@ -117,8 +111,9 @@ def head(found: File, variant: Variant) -> list[tuple[bytes, bytes]]:
 
 @cache
 def page_files() -> Mapping[str, File]:
-    """Every file of the page by its path below gateway/web, read and compressed at the first request."""
-    return MappingProxyType({name: file_of(name, entry) for name, entry in walked(files("gateway") / "web")})
+    """Every file of the page by its path below gateway/web, read, put together and compressed at the first request."""
+    raw = {name: entry.read_bytes() for name, entry in walked(files("gateway") / "web")}
+    return MappingProxyType({name: file_of(name, raw) for name in raw})
 
 
 def walked(folder: Traversable, below: str = "") -> Iterator[tuple[str, Traversable]]:
@@ -130,17 +125,55 @@ def walked(folder: Traversable, below: str = "") -> Iterator[tuple[str, Traversa
             yield f"{below}{entry.name}", entry
 
 
-def file_of(name: str, entry: Traversable) -> File:
-    """The file at `entry` as it is served."""
-    plain = entry.read_bytes()
+def file_of(name: str, raw: Mapping[str, bytes]) -> File:
+    """The file `name` of `raw` as it is served."""
+    plain, written = raw[name], dict[str, list[str]]()
+    if ending(name) == ".html":
+        plain, written = put_together(plain.decode(), raw)
     packed = gzip.compress(plain, 9, mtime=0)
     is_worth_it = len(plain) >= COMPRESSED_FROM_BYTES and len(packed) < len(plain)
     digest = hashlib.sha256(plain).hexdigest()[:20]
     return File(
         MEDIA_TYPES[ending(name)],
+        content_policy(styles=written.get(".css", ()), scripts=written.get(".js", ())),
         Variant(plain, f'"{digest}"'),
         Variant(packed, f'"{digest}-gzip"', "gzip") if is_worth_it else None,
     )
+
+
+def put_together(page: str, raw: Mapping[str, bytes]) -> tuple[bytes, dict[str, list[str]]]:
+    """A page with the files in it that it names as written there, and those by their ending. KeyError where one is missing."""
+    written = dict[str, list[str]]()
+
+    def element(found: re.Match[str]) -> str:
+        text, kind = raw[found["name"] + found["ending"]].decode(), ELEMENTS[found["ending"]]
+        written.setdefault(found["ending"], []).append(text)
+        return f"<{kind}>{text}</{kind}>"
+
+    return WRITTEN_HERE.sub(element, page).encode(), written
+
+
+def content_policy(*, styles: Iterable[str] = (), scripts: Iterable[str] = ()) -> str:
+    """The `Content-Security-Policy` of a file: this server's own files, and of what is written into the page exactly these texts."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            " ".join(("script-src 'self'", *map(source_of, scripts))),
+            " ".join(("style-src 'self'", *map(source_of, styles))),
+            "img-src 'self'",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+            "require-trusted-types-for 'script'",  # no text becomes markup but through the sanitiser
+            "trusted-types dompurify",
+        )
+    )
+
+
+def source_of(text: str) -> str:
+    """A text as a policy names it (CSP level 3, section 6.7.3.3)."""
+    return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def ending(name: str) -> str:

@@ -172,6 +172,7 @@ function named(file) {
 /** Files dropped anywhere on the page; while they hover, the page says that it takes them. */
 function takeDrops(onFiles) {
   let depth = 0;
+  document.body.append(h("div", { id: "drop-here", "aria-hidden": "true" }, icon("upload"), "Drop to add to your documents"));
   const hasFiles = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
   const hover = (isOver) => document.documentElement.classList.toggle("takes-drop", isOver);
   addEventListener("dragenter", (event) => hasFiles(event) && (event.preventDefault(), (depth += 1), hover(true)));

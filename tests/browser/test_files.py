@@ -4,12 +4,13 @@ import gzip
 import hashlib
 import re
 import tomllib
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from gateway.web import MEDIA_TYPES, page_files, takes_gzip
+from gateway.web import MEDIA_TYPES, file_of, page_files, takes_gzip
 from tests.support.clients import client
 from tests.support.gateway_app import running, scripted_house
 
@@ -17,7 +18,6 @@ pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "gateway" / "web"
-PAGES = sorted(path.name for path in WEB.glob("*.html"))
 OURS = [path for path in sorted(WEB.rglob("*")) if path.suffix in MEDIA_TYPES and "vendor" not in path.parts]
 
 
@@ -48,16 +48,44 @@ async def test_a_file_comes_compressed_guarded_and_is_asked_about_by_its_tag_alo
         assert head.content == b""
 
 
-async def test_the_policy_lets_nothing_in_but_this_server_s_own_files_and_no_inline_script_or_style() -> None:
+async def policy_of(path: str) -> tuple[str, dict[str, str]]:
+    """What a page holds, and its policy by directive."""
     async with running(scripted_house()) as server, client(server.base_url) as http:
-        policy = dict(
-            directive.partition(" ")[::2]
-            for directive in (await http.get("/")).headers["content-security-policy"].split("; ")
-        )
+        answer = await http.get(path)
+    directives = answer.headers["content-security-policy"].split("; ")
+    return answer.text, dict(directive.partition(" ")[::2] for directive in directives)
+
+
+@pytest.mark.parametrize("path", ["/", "/latency"])
+async def test_the_policy_lets_in_this_server_s_own_files_and_of_what_stands_in_the_page_only_what_was_written_there(
+    path: str,
+) -> None:
+    page, policy = await policy_of(path)
+    styles, scripts = (
+        [
+            f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+            for text in re.findall(element, page, re.DOTALL)
+        ]
+        for element in ("<style>(.*?)</style>", "<script>(.*?)</script>")
+    )
+    assert (len(styles), len(scripts)) == ((1, 2) if path == "/" else (0, 0))
+    assert policy["style-src"].split() == ["'self'", *styles]
+    assert policy["script-src"].split() == ["'self'", *scripts]
     assert policy["default-src"] == "'none'"
-    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == policy["img-src"] == "'self'"
+    assert policy["connect-src"] == policy["img-src"] == "'self'"
     assert policy["require-trusted-types-for"] == "'script'"
     assert policy["base-uri"] == policy["form-action"] == policy["frame-ancestors"] == "'none'"
+
+
+def test_what_is_written_into_a_page_is_the_file_and_a_missing_one_is_no_page() -> None:
+    files = {
+        "a.css": b"p { color: red }",
+        "x.html": b"<!-- a.css is written here -->",
+        "y.html": b"<!-- b.js is written here -->",
+    }
+    assert file_of("x.html", files).plain.body == b"<style>p { color: red }</style>"
+    with pytest.raises(KeyError):
+        file_of("y.html", files)
 
 
 @pytest.mark.parametrize(
@@ -92,10 +120,24 @@ def imported(name: str, seen: set[str]) -> set[str]:
     return seen
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_module_of_a_page_is_loaded_ahead_and_no_other(page: str) -> None:
-    loaded = re.findall(r'<script[^>]* src="web/([^"]+)"', text(page))
-    ahead = re.findall(r'<link rel="modulepreload" href="web/([^"]+)"', text(page))
+def test_the_first_paint_waits_for_nothing_but_the_page_s_own_bytes() -> None:
+    page = page_files()["index.html"].plain.body.decode()
+    assert re.findall(r'(?:src|href)="(web/[^"]+)"', page) == ["web/icon.svg"], (
+        "what is named here is fetched before the paint"
+    )
+
+
+def test_every_module_of_the_chat_is_asked_for_at_once_and_no_other() -> None:
+    listed = re.search(r"const modules = \[(.*?)\];", text("start.js"), re.DOTALL)
+    assert listed is not None
+    ahead = [f"{name}.js" for name in re.findall(r'"([^"]+)"', listed.group(1))]
+    assert 'import("./web/page.js")' in text("start.js")
+    assert sorted(ahead) == sorted(imported("page.js", set()))
+
+
+def test_every_module_of_the_latency_page_is_loaded_ahead_and_no_other() -> None:
+    loaded = re.findall(r'<script[^>]* src="web/([^"]+)"', text("latency.html"))
+    ahead = re.findall(r'<link rel="modulepreload" href="web/([^"]+)"', text("latency.html"))
     wanted: set[str] = set()
     for name in loaded:
         imported(name, wanted)
@@ -152,4 +194,5 @@ def test_compression_is_what_the_client_allows(accepts: str, takes: bool) -> Non
 
 def test_a_compressed_file_is_the_file() -> None:
     for name, file in page_files().items():
-        assert file.packed is None or gzip.decompress(file.packed.body) == (WEB / name).read_bytes()
+        assert file.packed is None or gzip.decompress(file.packed.body) == file.plain.body
+        assert name.endswith(".html") or file.plain.body == (WEB / name).read_bytes()
