@@ -6,7 +6,7 @@ DOCS ?= docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench help run test test-openwebui browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs soak rolling image promtool bench-tracing jaeger test-jaeger
+.PHONY: bench help run test test-openwebui browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs bench-page soak rolling image promtool bench-tracing jaeger test-jaeger
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -48,6 +48,9 @@ bench-resume: $(VENV)/.dev ## 200 answers cut at random bytes and read on, at ei
 
 bench-docs: $(VENV)/.dev ## 30 questions about this project's own documents, without a key
 	@$(BIN)/python -m tests.bench.own_documents $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
+
+bench-page: $(VENV)/.dev ## The page: size, requests, first paint in headless Chromium: 20 s
+	@$(BIN)/python -m tests.bench.page $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
 
 soak: $(VENV)/.dev ## Mixed traffic while database and gateways are broken: 10 minutes at most (ARGS="--streams 20000 --seed 2")
 	@$(BIN)/python -m tests.bench.soak $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)

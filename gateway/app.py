@@ -8,6 +8,7 @@ from starlette.routing import Route
 
 from gateway.answers import Answers, Form
 from gateway.chat.completions import ChatCompletions
+from gateway.chat.completions import problem as openai_problem
 from gateway.chat.models_route import ONE_ROUTE as MODEL_ROUTE
 from gateway.chat.models_route import ROUTE as MODELS_ROUTE
 from gateway.chat.models_route import ModelsRoute
@@ -25,7 +26,7 @@ from gateway.observing.metrics_route import ROUTE as METRICS_ROUTE
 from gateway.observing.metrics_route import SLOW_ROUTE, MetricsRoute, SlowestRoute
 from gateway.openapi import ROUTE as OPENAPI_ROUTE
 from gateway.openapi import OpenApi
-from gateway.problems import MethodNotAllowed, RouteNotFound, body_of, status_of
+from gateway.problems import MethodNotAllowed, RouteNotFound, body_of, headers_of, status_of
 from gateway.uploads.passages import ROUTE as PASSAGE_ROUTE
 from gateway.uploads.passages import PassageRoute
 from gateway.uploads.routes import ONE_ROUTE as DOCUMENT_ROUTE
@@ -37,6 +38,13 @@ from retrieval.faults import GatewayFault
 from streaming.wire.format import dumps
 
 JSON = "application/json"
+OPENAI_PATHS = (
+    "/v1/chat/",
+    "/v1/completions",
+    "/v1/embeddings",
+    "/v1/models",
+    "/v1/responses",
+)  # where its clients knock
 
 
 def application(house: House) -> Starlette:
@@ -72,19 +80,22 @@ def forms(profiles: Profiles) -> tuple[Form, ...]:
 
 
 def not_found(request: Request, error: Exception) -> Response:  # noqa: ARG001
-    return response(RouteNotFound("there is nothing at this path"))
+    return unrouted(request, RouteNotFound("there is nothing at this path"))
 
 
 def method_not_allowed(request: Request, error: Exception) -> Response:
     allowed = (error.headers or {}).get("Allow", "") if isinstance(error, HTTPException) else ""
-    return response(MethodNotAllowed(f"{request.method} is not answered here"), {"Allow": allowed})
+    return unrouted(request, MethodNotAllowed(f"{request.method} is not answered here"), {"Allow": allowed})
+
+
+def unrouted(request: Request, fault: GatewayFault, headers: dict[str, str] | None = None) -> Response:
+    """The response to a request that no route takes, in the shape that is read where it came."""
+    body = openai_problem(fault) if request.url.path.startswith(OPENAI_PATHS) else body_of(fault)
+    told = {**(headers or {}), **{name.decode(): value.decode() for name, value in headers_of(fault, status_of(fault))}}
+    return Response(dumps(body), status_of(fault), told, media_type=JSON)
 
 
 def broken(request: Request, error: Exception) -> Response:  # noqa: ARG001
     """The body of a defect of ours; the server logs the traceback, the client sees none of it."""
-    return response(GatewayFault("something went wrong inside the gateway"))
-
-
-def response(fault: GatewayFault, headers: dict[str, str] | None = None) -> Response:
-    """A fault as a response."""
-    return Response(dumps(body_of(fault)), status_of(fault), headers, media_type=JSON)
+    fault = GatewayFault("something went wrong inside the gateway")
+    return Response(dumps(body_of(fault)), status_of(fault), media_type=JSON)

@@ -5,6 +5,7 @@ tools: the gateway has instructions of its own, which what a client sends must n
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gateway.answers import Asked
 from gateway.chat.messages import MESSAGES_LIMIT, Message, question_of
 from gateway.chat.profiles import Profiles
-from gateway.problems import InvalidRequest, status_of
+from gateway.problems import InvalidRequest, RateExceeded, TooManyStreams, Unauthorized, status_of
 from gateway.request import AnswerRequest, bad_fields, invalid
 from retrieval.faults import GatewayFault
 from streaming.ask import Ask
@@ -21,6 +22,13 @@ from streaming.wire import openai
 from streaming.wire.format import Json
 
 TOLERANT = ConfigDict(strict=True, extra="ignore", frozen=True)
+CODES: Mapping[
+    type[GatewayFault], str
+] = {  # OpenAI's own words, which clients look for; else the code is the fault's type
+    Unauthorized: "invalid_api_key",
+    TooManyStreams: "rate_limit_exceeded",
+    RateExceeded: "rate_limit_exceeded",
+}
 READ = ("text", "refusal")  # kinds of parts that are not missed when only texts are read
 
 
@@ -112,7 +120,8 @@ def problem(fault: GatewayFault) -> Json:
     """`fault` as OpenAI's clients read it: its message says everything, `param` names the first field that is wrong."""
     fields = fault.fields if isinstance(fault, InvalidRequest) else ()
     said = [f"{field.path}: {field.message}" for field in fields if field.message not in str(fault)]
-    return openai.error("; ".join([str(fault), *said]), kind(fault), fault.type, fields[0].path if fields else None)
+    code = next((code for of, code in CODES.items() if isinstance(fault, of)), fault.type)
+    return openai.error("; ".join([str(fault), *said]), kind(fault), code, fields[0].path if fields else None)
 
 
 def kind(fault: GatewayFault) -> str:
@@ -120,4 +129,6 @@ def kind(fault: GatewayFault) -> str:
     status = status_of(fault)
     if status == 401:
         return "authentication_error"
+    if status == 429:
+        return "rate_limit_error"
     return "invalid_request_error" if status < 500 else "server_error"

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Annotated, BinaryIO
+from urllib.parse import urlsplit
 
 import anyio
 from anyio import to_thread
@@ -235,7 +236,17 @@ def clean_url(text: str) -> str:
     url = clean(text).strip()
     if not url.startswith(("http://", "https://")) or any(character.isspace() for character in url):
         raise invalid("url", "must begin with http:// or https:// and hold no space")
+    if not host_of(url):
+        raise invalid("url", "must name a host")
     return clean_name("url", url)
+
+
+def host_of(url: str) -> str:
+    """The host that a web address names; "" where it names none, or is none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:  # brackets that hold no address
+        return ""
 
 
 def clean_metadata(metadata: Mapping[str, Scalar]) -> dict[str, Scalar]:

@@ -129,6 +129,29 @@ async def test_error_before_the_stream_is_a_status_with_the_body_that_the_sdk_re
 
 
 @pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", COMPLETIONS, 405, "method_not_allowed"),
+        ("POST", "/v1/models", 405, "method_not_allowed"),
+        ("POST", COMPLETIONS + "/", 404, "not_found"),
+        ("POST", "/v1/embeddings", 404, "not_found"),
+        ("GET", "/v1/models/gpt-4o", 404, "model_not_found"),
+    ],
+)
+async def test_a_path_or_method_that_is_not_answered_is_told_as_the_sdk_reads_it(
+    server: Running, method: str, path: str, status: int, code: str
+) -> None:
+    async with client(server.base_url) as http:
+        response = await http.request(method, path)
+    assert response.status_code == status
+    error = response.json()["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    assert (error["type"], error["code"], error["param"]) == ("invalid_request_error", code, None)
+    assert response.headers["x-should-retry"] == "false"
+    assert ("allow" in response.headers) == (status == 405)
+
+
+@pytest.mark.parametrize(
     ("content", "param"),
     [(7, "messages.0.content"), ([{"type": "text", "text": None}], "messages.0.content"), ([7], "messages.0.content")],
 )

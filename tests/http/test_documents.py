@@ -250,6 +250,11 @@ async def test_a_wrong_field_of_an_upload_is_named(
         ({"title": "x", "text": "x", "more": 1}, "more"),
         ({"title": "x", "text": "x", "metadata": {"a": None}}, "metadata.a"),
         ({"title": "x", "text": "x", "url": "ftp://a"}, "url"),
+        ({"title": "x", "text": "x", "url": "https://"}, "url"),
+        ({"title": "x", "text": "x", "url": "https:///path"}, "url"),
+        ({"title": "x", "text": "x", "url": "https://:80/"}, "url"),
+        ({"title": "x", "text": "x", "url": "https://[no address]/"}, "url"),
+        ({"title": "x", "text": "x", "url": "https://[v]/"}, "url"),
         ({"title": "x", "text": "x", "collection": ""}, "collection"),
     ],
 )
@@ -261,6 +266,11 @@ async def test_a_wrong_field_of_a_text_is_named(bare: Running, body: dict[str, A
 async def raw_post(server: Running, content: bytes, content_type: str) -> httpx2.Response:
     async with client(server.base_url) as http:
         return await http.post("/v1/documents", content=content, headers={"content-type": content_type})
+
+
+async def test_half_a_character_in_a_field_is_named(bare: Running) -> None:
+    response = await raw_post(bare, rb'{"title": "half \ud800", "text": "x"}', "application/json")
+    assert [field["path"] for field in error(response, 422, "invalid_request")["fields"]] == ["title"]
 
 
 async def test_a_body_that_is_not_what_it_says_is_refused(server: Running) -> None:

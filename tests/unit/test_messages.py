@@ -8,7 +8,7 @@ from gateway.chat.completions import ChatCompletions, problem
 from gateway.chat.messages import Message, newest, question_of
 from gateway.chat.profiles import DEFAULT, Profile, Profiles
 from gateway.chat.ui_chat import UiChat
-from gateway.problems import InvalidRequest, ModelNotFound, Unauthorized
+from gateway.problems import InvalidRequest, ModelNotFound, RateExceeded, TooManyStreams, Unauthorized
 from gateway.request import HISTORY_LIMIT, TURNS_LIMIT, Options
 from retrieval.faults import RetrievalUnavailable
 from streaming.ports import Turn
@@ -184,12 +184,14 @@ def test_problem_says_in_its_message_what_openai_has_no_field_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind"),
+    ("fault", "kind", "code"),
     [
-        (Unauthorized("no"), "authentication_error"),
-        (ModelNotFound("no"), "invalid_request_error"),
-        (RetrievalUnavailable("no"), "server_error"),
+        (Unauthorized("no"), "authentication_error", "invalid_api_key"),
+        (TooManyStreams("no"), "rate_limit_error", "rate_limit_exceeded"),
+        (RateExceeded("no"), "rate_limit_error", "rate_limit_exceeded"),
+        (ModelNotFound("no"), "invalid_request_error", "model_not_found"),
+        (RetrievalUnavailable("no"), "server_error", RetrievalUnavailable.type),
     ],
 )
-def test_kind_of_a_problem_is_one_that_openai_has(fault: Any, kind: str) -> None:
-    assert problem(fault) == {"error": {"message": "no", "type": kind, "param": None, "code": fault.type}}
+def test_kind_of_a_problem_is_one_that_openai_has(fault: Any, kind: str, code: str) -> None:
+    assert problem(fault) == {"error": {"message": "no", "type": kind, "param": None, "code": code}}
