@@ -1,6 +1,6 @@
 #!/bin/sh
 # Puts the page's two libraries into gateway/web/vendor/, byte for byte as their pinned npm packages hold them.
-# Run it after a change of package.json; nobody else needs npm. tests/unit/test_web_files.py holds the sums.
+# Run it after a change of package.json; nobody else needs npm. tests/browser/test_files.py holds the sums.
 set -eu
 cd "$(dirname "$0")"
 to=../../gateway/web/vendor
