@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds Jaeger v2 from its Go module, once, and prints where it is. About 9 minutes of processor time; 85 MB in the user's cache.
+# Builds Jaeger v2 from its Go module, once, and prints where it is. About 8 minutes of processor time; 85 MB in the user's cache.
 # The page of Jaeger is not in its Go module: this binary has Jaeger's API, storage, sampling and span metrics, and a placeholder page.
 # Says on stderr how far it is. What keeps it from building is said there too, and ends it with 1: there is no going on without.
 set -eu
@@ -40,7 +40,7 @@ timeout "$limit_s" go list -mod=readonly -deps "$program" >"$made/packages" 2>"$
     tail -n 20 "$made/said" >&2
     ended "$code" "its modules could not be had from Go's module proxy"
 }
-# Clients of stores that nothing here uses are compiled without optimizing: they are half of the time.
+# Clients of stores that nothing here uses are compiled without optimizing: an eighth of the time (8.7 minutes of processor time, then 7.6).
 set --
 for unused in elastic olivere ClickHouse twmb IBM aws Azure AzureAD; do
     set -- "$@" "-gcflags=github.com/$unused/...=-N -l"
@@ -48,11 +48,14 @@ done
 packages=$(wc -l <"$made/packages")
 timeout "$limit_s" nice -n 10 go build -v -mod=readonly -buildvcs=false -trimpath -ldflags '-s -w' "$@" -o "$made/jaeger" "$program" 2>"$made/said" &
 building=$!
-took_s=0
+began_s=$(date +%s) took_s=0 next_s=0
 while kill -0 "$building" 2>/dev/null; do
-    [ $((took_s % said_every_s)) -ne 0 ] || echo "  $took_s s: $(wc -l <"$made/said") of at most $packages packages" >&2
+    if [ "$took_s" -ge "$next_s" ]; then
+        echo "  $took_s s: $(wc -l <"$made/said") of at most $packages packages" >&2
+        next_s=$((took_s + said_every_s))
+    fi
     sleep 1
-    took_s=$((took_s + 1))
+    took_s=$(($(date +%s) - began_s))
 done
 wait "$building" && code=0 || code=$?
 building=
