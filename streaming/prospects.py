@@ -52,25 +52,24 @@ class Prospects:
         """The search of the second attempt, as Corrector.next_search; the wider one where its set is known to do.
 
         Where the verdict names a gap and the wider set has none yet, both are searched, graded and drafted on: it is the one whose set is
-        known to do first, the gap's where the wider one's does not.
+        known to do first, the gap's where the wider one's does not. A wider set that is known not to do is the second attempt all the same
+        where its search comes next: what is prepared changes when something is known, not what is tried.
         """
         wider = self._begun[0] if self._begun else None
         if wider is None:
             return await corrector.next_search(failure, self._finding.affords)
-        if (known := self._known(wider, corrector)) is not None:
+        if (known := _known_to_do(wider, corrector)) is not None:
             return known
         found = await corrector.next_search(failure, self._finding.affords)
         if found is None or wider.covers(found):
             return found
         if not wider.settled.is_set() and found.strategy == Strategy.GAP_QUERY and self._finding.is_free(found):
             await first_to_do(wider, self._begin(found))
-        return self._known(wider, corrector) or found
-
-    def _known(self, wider: Foresight, corrector: Corrector) -> Search | None:
-        """The wider search, when its set is known to do; known not to, it is not searched for again."""
-        if wider.grade is not None and (wider.will_do or not wider.grade.is_sufficient):
-            corrector.pass_over(Strategy.BROADEN)
-        return wider.search if wider.will_do else None
+        if (known := _known_to_do(wider, corrector)) is not None:
+            return known
+        if wider.grade is not None and not wider.grade.is_sufficient:
+            corrector.pass_over(Strategy.BROADEN)  # it is not searched for again
+        return found
 
     def _begin(self, search: Search) -> Foresight:
         place = len(self._begun)
@@ -78,3 +77,11 @@ class Prospects:
         begun.start(self._tasks, self._searcher, self._question)
         self._begun.append(begun)
         return begun
+
+
+def _known_to_do(wider: Foresight, corrector: Corrector) -> Search | None:
+    """The wider search, when its set is known to do; then it is not planned any more."""
+    if not wider.will_do:
+        return None
+    corrector.pass_over(Strategy.BROADEN)
+    return wider.search

@@ -181,11 +181,29 @@ def test_a_search_that_is_paid_for_is_not_made_ahead(backend: str) -> None:
     assert loop.calls("search") == 2
 
 
+@pytest.mark.parametrize("wider_s", [1.0, 4.0])
+def test_a_wider_set_that_comes_next_and_does_not_do_ends_its_attempt_at_once(backend: str, wider_s: float) -> None:
+    """Whichever verdict came first: a question is refused after what was tried, not after who was quicker."""
+    loop = play(backend, looking((G, NONE), (wider_s, NONE), (1.0, GOOD), rewriter=FakeRewriter("other words")))
+    assert [r.correction for r in loop.of(Retry)] == ["broaden"]
+    assert [(d.path, d.attempts) for d in loop.of(Done)] == [("refused", 2)]
+    assert loop.times(Done) == [R + max(G, R + wider_s)]
+    assert loop.calls("search") == 2
+    again = play(
+        backend,
+        looking(
+            (G, NONE), (wider_s, NONE), (1.0, GOOD), rewriter=FakeRewriter("other words"), limits=Limits(max_retries=2)
+        ),
+    )
+    assert [r.correction for r in again.of(Retry)] == ["broaden", "rewrite"]
+    assert [d.path for d in again.of(Done)] == ["recovered"]
+
+
 def test_a_wider_set_known_not_to_do_is_not_searched_for_again(backend: str) -> None:
-    loop = play(backend, looking((G, NONE), (1.0, NONE), (1.0, GOOD), rewriter=FakeRewriter("other words")))
-    assert [r.correction for r in loop.of(Retry)] == ["rewrite"]
-    assert [d.path for d in loop.of(Done)] == ["recovered"]
-    assert loop.calls("search") == 3
+    loop = play(backend, looking((G, PART), (1.0, NONE), (1.0, NONE), limits=Limits(max_retries=2)))
+    assert [r.correction for r in loop.of(Retry)] == ["gap_query"]
+    assert [d.path for d in loop.of(Done)] == ["refused"]
+    assert loop.calls("search") == 2 + 1
 
 
 def test_a_good_verdict_ends_at_once_what_was_begun_for_a_bad_one(backend: str) -> None:
