@@ -80,22 +80,31 @@ async def ingest(
 class Files:
     """The readable kinds of files below a folder: `names` are paths relative to `folder`, in a stable order.
 
-    `closed` are folders that could not be looked into, with the reason: what was read from there before has not vanished.
+    `closed` are folders that could not be looked into, with the reason: what was read from there before has not vanished. `outside` are
+    links to files that are not below the folder: whoever may write there could have any file of this machine read out to everybody.
     """
 
     folder: Path
     names: tuple[str, ...]
     is_whole_folder: bool
     closed: tuple[tuple[str, str], ...] = ()
+    outside: tuple[str, ...] = ()
 
     @staticmethod
     def under(root: Path) -> "Files":
-        """The files at `root`. Hidden files and folders and links to folders are skipped. Raises FileNotFoundError."""
+        """The files at `root`. Hidden files and folders and links to folders are skipped; a single file may be a link to anywhere.
+
+        Raises FileNotFoundError.
+        """
         root = root.expanduser().absolute()
         if root.is_dir():
             closed: list[OSError] = []
-            names = tuple(sorted(_walk(root, closed.append)))
-            return Files(root, names, is_whole_folder=True, closed=tuple(_reason(root, error) for error in closed))
+            found = sorted(_walk(root, closed.append))
+            real_root = root.resolve()
+            outside = tuple(name for name in found if _leads_out(root / name, real_root))
+            names = tuple(name for name in found if name not in outside)
+            reasons = tuple(_reason(root, error) for error in closed)
+            return Files(root, names, is_whole_folder=True, closed=reasons, outside=outside)
         if not root.exists():
             raise FileNotFoundError(f"there is no file or folder at {root}")
         return Files(root.parent, (root.name,), is_whole_folder=False)
@@ -103,6 +112,11 @@ class Files:
 
 def _reason(root: Path, error: OSError) -> tuple[str, str]:
     return Path(str(error.filename)).relative_to(root).as_posix(), error.strerror or "cannot be read"
+
+
+def _leads_out(path: Path, real_root: Path) -> bool:
+    """Whether `path` is a link to a file that is not below `real_root`."""
+    return path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(real_root)
 
 
 def _walk(root: Path, report: Callable[[OSError], None]) -> Iterator[str]:
@@ -163,6 +177,8 @@ class _Ingest:
     async def _remove_vanished(self, known: dict[str, str]) -> None:
         for folder, why in self._files.closed:
             self._leave_out(storable(folder), why)
+        for name in self._files.outside:
+            self._leave_out(storable(name), "a link that leads out of the folder")
         if self._files.is_whole_folder:
             closed = [PurePosixPath(storable(folder)) for folder, _ in self._files.closed]
             missing = known.keys() - {storable(name) for name in self._files.names}

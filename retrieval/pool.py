@@ -177,6 +177,8 @@ def _reason(error: Exception) -> str:
             return "shutting down"
         case psycopg.errors.QueryCanceled():
             return "the statement took too long"
+        case psycopg.errors.DiskFull():
+            return "its disk is full"
         case _:
             return "the connection was lost"
 

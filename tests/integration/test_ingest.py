@@ -164,6 +164,25 @@ async def test_a_folder_that_cannot_be_looked_into_is_named_and_keeps_what_was_s
     assert len(await names(store)) == 4
 
 
+async def test_a_link_that_leads_out_of_the_folder_is_named_and_not_followed(
+    docs: Path, store: PassageStore, tmp_path: Path
+) -> None:
+    (tmp_path / "secret.txt").write_text("The password is swordfish.")
+    (docs / "deep" / "leak.txt").write_text("This was here before.")
+    assert (await ingest(docs, store, HashingEmbedder())).added == 5
+    (docs / "deep" / "leak.txt").unlink()
+    (docs / "deep" / "leak.txt").symlink_to("../../secret.txt")
+    (docs / "also.md").symlink_to("deep/bread.txt")
+    report = await ingest(docs, store, HashingEmbedder())
+    assert report.unreadable == (Unreadable("deep/leak.txt", "a link that leads out of the folder"),)
+    assert (report.added, report.removed) == (1, 1)
+    assert "deep/leak.txt" not in await names(store)
+    assert "also.md" in await names(store)
+    linked = tmp_path / "linked"
+    linked.symlink_to(docs)
+    assert (await ingest(linked, store, HashingEmbedder(), collection="linked")).added == 5
+
+
 async def test_one_file_is_brought_in_line_alone(docs: Path, store: PassageStore) -> None:
     await ingest(docs, store, HashingEmbedder())
     (docs / "salt.pdf").unlink()
