@@ -29,6 +29,7 @@ class Replica:
     tasks: TaskGroup
     process: GatewayProcess | None = None
     starts: int = 0
+    is_serving: bool = False
     codes: list[int] = field(default_factory=list)
 
     async def start(self) -> None:
@@ -37,13 +38,14 @@ class Replica:
 
     async def _run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         async with gateway_process(self.folder, "--port", str(self.port), **self.settings) as process:
-            self.process, self.starts = process, self.starts + 1
+            self.process, self.starts, self.is_serving = process, self.starts + 1, True
             task_status.started()
             await process.process.wait()
 
     async def end(self, number: signal.Signals) -> None:
         """Sends the signal; returns when the process has ended."""
         assert self.process is not None
+        self.is_serving = False
         self.process.signal(number)
         self.codes.append(await self.process.exit_code())
 

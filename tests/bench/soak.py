@@ -39,10 +39,11 @@ from tests.support.tcp_proxy import TcpProxy, to_postgres
 
 STREAMS, AT_ONCE, LIMIT_S = 20_000, 24, 540.0
 BACK_SHARE = 0.1  # of the clients, who ask for a resumable answer, lose their connections and come back
-EVERY_S = 12.0  # from the end of one disturbance to the next
+EVERY_S = 20.0  # from the end of one disturbance to the next
 EXCUSED_S = 6.0  # after a disturbance, what it broke may still fail: pools and breakers mend
 SETTLED_S = 10.0
 REACH_GROWTH_MB = 16.0
+KEEP_S = "20"  # finished answers, so that memory does not wait for 300 s to be level
 WARM_S = 120.0  # a shorter run still fills caches and pools
 ANSWER_LIMIT_S = 60.0
 COMING_BACK = "[[grade_ms=20 ttft_ms=20 tps=100 tokens=40]]"
@@ -106,13 +107,15 @@ class Soak:
     proxy: TcpProxy
     seed: int
     at_once: int = AT_ONCE
+    is_stopped: bool = False
     tally: Tally = field(default_factory=Tally)
 
     async def pay(self, count: int, limit_s: float) -> int:
         """Requests, `at_once` at a time, until there were `count`, or `limit_s` are over; how many there were."""
         limiter, until_s, number = anyio.CapacityLimiter(self.at_once), time.monotonic() + limit_s, 0
+        self.is_stopped = False
         async with anyio.create_task_group() as tasks:
-            while number < count and time.monotonic() < until_s:
+            while number < count and time.monotonic() < until_s and not self.is_stopped:
                 number += 1
                 await limiter.acquire_on_behalf_of(number)
                 tasks.start_soon(self._one, number, limiter)
@@ -124,7 +127,8 @@ class Soak:
             if chance.random() < BACK_SHARE:
                 await self._come_back(number, chance)
             else:
-                await self._visit(asked(number, self.seed), chance.choice(self.every).port)
+                there = [each for each in self.every if each.is_serving]
+                await self._visit(asked(number, self.seed), chance.choice(there).port)
         finally:
             limiter.release_on_behalf_of(number)
 
@@ -154,7 +158,7 @@ class Soak:
         ports = [each.port for each in self.every]
         try:
             journey = await answer(
-                chance.choice(ports), question, f"b{self.seed}.{number}", cut=chance, limit_s=120.0, others=ports
+                chance.choice(ports), question, f"b{self.seed}.{number}", cut=chance, limit_s=60.0, others=ports
             )
         except (TimeoutError, Refused) as error:
             self._note(number, "resumable", Outcome("lost", wrong=f"{type(error).__name__} {error}"), began_s)
@@ -208,6 +212,12 @@ class Soak:
         await self.every[0].end(signal.SIGTERM)
         await self.every[0].start()
 
+    async def stop_when_told(self) -> None:
+        """Begins no more requests once this process is told to end: what was seen until then is reported."""
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for _ in signals:
+                self.is_stopped = True
+
     async def weigh(self, every_s: float) -> None:
         """Notes the memory of the replica that is not killed, until cancelled."""
         while True:
@@ -246,7 +256,7 @@ async def soaking(folder: Path, seed: int, at_once: int) -> AsyncIterator[Soak]:
         socket = str(conninfo_to_dict(url)["host"])
         async with TcpProxy(lambda: to_postgres(socket)) as proxy:
             through = make_conninfo(url, host="127.0.0.1", port=proxy.port, sslmode="disable", gssencmode="disable")
-            async with started(2, folder, through, GATEWAY_SPECULATE="always") as every:
+            async with started(2, folder, through, GATEWAY_SPECULATE="always", GATEWAY_RESUME_KEEP_S=KEEP_S) as every:
                 yield Soak(every, Cluster(home / "postgres"), proxy, seed, at_once)
 
 
@@ -262,11 +272,12 @@ async def measure(
 ) -> Json:
     """All figures of one run."""
     async with soaking(folder, seed, at_once) as soak:
-        await replace(soak, seed=seed + 1, tally=Tally()).pay(warm_up, limit_s / 4)
+        await replace(soak, seed=seed + 1, tally=Tally()).pay(warm_up, limit_s / 10)
         before, began_s = await soak.held(), time.monotonic()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(soak.disturb, every_s)
             tasks.start_soon(soak.weigh, 1.0)
+            tasks.start_soon(soak.stop_when_told)
             done = await soak.pay(count, limit_s)
             tasks.cancel_scope.cancel()
         took_s, after = time.monotonic() - began_s, await soak.held()

@@ -116,14 +116,14 @@ def outcome(asked: Asked, raw: bytes, *, has_left: bool) -> Outcome:
         if status in expected:
             return Outcome(str(status))
         return (
-            Outcome(str(status), excusable=f"status {status}")
+            Outcome(str(status), excusable=f"status {status}: {why(body)}")
             if status >= 500
             else Outcome(str(status), wrong=f"status {status}")
         )
     if not asked.is_streamed:
         return whole(asked, status, body, asked.script)
     if status != 200:
-        refused = "status 503" if status == 503 else ""
+        refused = f"status 503: {why(body)}" if status == 503 else ""
         return Outcome(str(status), wrong="" if refused else f"status {status}", excusable=refused)
     if not raw.endswith(FORMAT_END):
         return Outcome("broken", wrong=mixed(asked, raw), excusable="the body broke off")
@@ -142,7 +142,9 @@ def streamed(asked: Asked, body: bytes, script: Script) -> Outcome:
 
 def whole(asked: Asked, status: int, body: bytes, script: Script) -> Outcome:
     if status >= 500:
-        return Outcome(str(status)) if asked.is_faulty else Outcome(str(status), excusable=f"status {status}")
+        return (
+            Outcome(str(status)) if asked.is_faulty else Outcome(str(status), excusable=f"status {status}: {why(body)}")
+        )
     if status != 200:
         return Outcome(str(status), wrong=f"status {status}")
     return judged(asked, json.loads(body)["answer"], script, why(body))
