@@ -66,7 +66,10 @@ async def play(question: str, limits: Limits | None = None, *, web: bool = False
         sources = (*sources, Source("web", ScriptedRetriever(QUICK), external=True))
     async with running(with_parts(built, reranker=Best(), sources=sources)) as server:
         told = await ask(server.base_url, question, **body)
-    count = Counter(CALLS.get(span.name, span.name) for span in spans.ended)
+    folded = [
+        event.name for span in spans.ended for event in span.events
+    ]  # what would be too much is an event of the span above
+    count = Counter(CALLS.get(name, name) for name in [*(span.name for span in spans.ended), *folded])
     attributes = [dict(span.attributes or {}) for span in spans.ended if span.name == "chat scripted"]
     drafts = sum("gateway.draft" in each for each in attributes)
     asked = {name: count[name] for name in CALLS.values() if count[name]}
