@@ -145,7 +145,7 @@ async def running(
     await house.telemetry.aclose()
 
 
-async def eventually(condition: Callable[[], object], within_s: float = 5.0) -> None:
+async def eventually(condition: Callable[[], object], within_s: float = 15.0) -> None:
     """Returns as soon as `condition` holds; fails when it does not within a bound that only a hung test meets."""
     with anyio.move_on_after(within_s):
         while not condition():  # noqa: ASYNC110  what is waited for tells nobody

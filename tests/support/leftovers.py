@@ -4,7 +4,7 @@ import anyio
 
 from tests.support.gateway_app import Running, Spans, eventually
 
-GONE_S = 5.0  # the contract says 200 ms (measured by the bench); a busy test machine gets more
+GONE_S = 15.0  # the contract says 200 ms (measured by the bench); 5 s were too few for 200 clients at a load of 20 on two cores
 
 
 def answer_tasks() -> list[str]:
