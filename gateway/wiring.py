@@ -37,6 +37,7 @@ from grading.routing import always
 from retrieval.faults import DatabaseMissing
 from retrieval.likeness import Likeness
 from retrieval.ports import Embedder, Reranker, Retriever, SearchMode
+from retrieval.remembering import RememberingEmbedder
 from retrieval.sources import Source
 from streaming.answer import Parts
 from streaming.ports import AnswerCache, Gap, GapLog, Generator
@@ -259,7 +260,7 @@ async def _evidence(
         sources = await open_sources(settings.sources, _scripted_retriever(settings), None, stack, breakers)
         return Evidence(sources, None, NoGaps(), NoGapGroups(), None), models
     pool, models = await side_by_side(_database(settings, stack), _local_models(settings, judges=local))
-    books = _library(pool, await _embedder(settings, models, breakers, stack))
+    books = _library(pool, RememberingEmbedder(await _embedder(settings, models, breakers, stack)))
     await books.store.check(books.embedder)
 
     from gateway.gaps import PostgresGaps

@@ -10,6 +10,7 @@ import pytest
 from gateway.providers.embeddings import HttpEmbedder
 from retrieval.faults import EmbeddingFailed
 from retrieval.ports import Embedder, Vector
+from retrieval.remembering import RememberingEmbedder
 from tests.support.embedders import HashingEmbedder
 from tests.support.embeddings_api import EmbeddingsApi, embeddings_api
 from tests.support.local import shared_models
@@ -23,6 +24,11 @@ Opener = Callable[[], AbstractAsyncContextManager[Embedder]]
 @asynccontextmanager
 async def hashing() -> AsyncIterator[Embedder]:
     yield HashingEmbedder()
+
+
+@asynccontextmanager
+async def remembering() -> AsyncIterator[Embedder]:
+    yield RememberingEmbedder(HashingEmbedder(), remembered=1)
 
 
 @asynccontextmanager
@@ -42,7 +48,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-every = pytest.mark.parametrize("opener", [hashing, bge, over_http])
+every = pytest.mark.parametrize("opener", [hashing, remembering, bge, over_http])
 
 
 def length(vector: Vector) -> float:
