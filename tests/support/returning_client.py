@@ -96,6 +96,7 @@ async def answer(
                 if not failed["retryable"]:
                     return journey
                 _ask_anew(journey, failed["type"])
+                await anyio.sleep(PAUSE_MOST_S)
             else:
                 await anyio.sleep(PAUSE_S)
 
