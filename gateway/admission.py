@@ -58,11 +58,13 @@ class Admission:
     async def slot(self, key: str) -> Hold:
         """A slot for a question that came with `key` (a digest); the caller's to let go.
 
+        Where no key is needed it is empty: everyone is one and the same, and has what there is.
+
         Raises RateExceeded, TooManyStreams and Overloaded, at once or after `wait_s` seconds. Cancelled, it has taken nothing.
         """
         bounds = self._bounds
         self._require_rates(key)
-        if self._by_key[key] >= bounds.streams_per_key:
+        if key and self._by_key[key] >= bounds.streams_per_key:
             raise TooManyStreams(f"this key has {bounds.streams_per_key} answers open; wait for one to end")
         self._by_key[key] += 1  # one that waits counts too
         try:

@@ -6,10 +6,11 @@ taken here is taken in a block of one coroutine that also gives it back.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio
 
+from gateway.access.caller import Caller
 from gateway.exchange import Exchange, while_connected
 from gateway.house import House
 from gateway.observing.request_trace import RequestTrace
@@ -45,6 +46,7 @@ class Answering:
     halt: Halt
     meter: Observer | None = None
     """Who counts its tokens, besides."""
+    caller: Caller = field(default_factory=Caller)
 
     async def stream(self, exchange: Exchange, wire: Wire) -> None:
         """Sends the events as they come. When the client leaves, the answer is cancelled; when it has `done`, what is still
@@ -86,7 +88,7 @@ class Answering:
 
     async def _run(self, emit: Emit) -> Path:
         house, options = self.house, self.request.options
-        parts = house.parts_for(options, self.ask.collection, self.ask.tenant)
+        parts = house.parts_for(options, self.ask.collection, self.ask.tenant, self.caller.may_use)
         self.trace.begin_answer(
             self.ask,
             generator=parts.generator.name,

@@ -16,13 +16,12 @@ from typing import Protocol
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
+from gateway.access.caller import Caller, Role
 from gateway.answering import Answering
 from gateway.body import ClientGone, linger, read_json
 from gateway.exchange import Exchange, while_connected
 from gateway.hold import Hold
 from gateway.house import House
-from gateway.keeping.idempotency import owner_of
-from gateway.keeping.recordings import Claim
 from gateway.keeping.replay import Replay
 from gateway.keeping.resume import Place, Wish, asked_again, is_about_keeping, send_nothing
 from gateway.observing.request_trace import RequestTrace
@@ -79,9 +78,10 @@ class Answers:
         trace = self._house.telemetry.request(headers, method="POST", route=self._form.path)
         ending = Hold(lambda: trace.end(exchange.status))  # an answer that is kept outlives its request
         try:
-            self._house.keys.check(headers)
+            caller = self._house.keys.caller(headers)
+            caller.require(Role.ASK)
             with self._house.open_answers.one() as halt:
-                kept = await self._answer(exchange, headers, trace, ending, halt)
+                kept = await self._answer(exchange, caller, trace, ending, halt)
             if kept is not None:  # its owner has a slot of its own
                 await kept.tell(exchange, self._house.sse, trace)
         except ClientGone:
@@ -92,23 +92,24 @@ class Answers:
             ending.let_go()
 
     async def _answer(
-        self, exchange: Exchange, headers: Headers, trace: RequestTrace, ending: Hold, halt: Halt
+        self, exchange: Exchange, caller: Caller, trace: RequestTrace, ending: Hold, halt: Halt
     ) -> Replay | None:
         """Answers; what is kept for a client that may come back is returned instead, to be told."""
         body = await read_json(exchange.scope, exchange.receive)
         asked = self._form.read(body)
-        wish = self._wish(asked, headers, body)
+        caller.require_collection(asked.request.collection)
+        wish = self._wish(asked, caller, exchange, body)
         if wish is not None and wish.place is not None:
             return await self._resume(wish, wish.place, exchange, is_whole=not asked.request.stream)
-        ask = ask_for(asked.request, trace.trace_id)
+        ask = ask_for(asked.request, trace.trace_id, caller.tenant)
         begun = self._begun(wish, asked, ask)
         if begun is not None:
             return begun
-        key = owner_of(headers, has_keys=self._house.keys.are_set)
-        slot = await self._slot(key, exchange)
+        slot = await self._slot(caller.owner, exchange)
         try:
             await self._require_collection(ask, exchange)
-            answering = Answering(self._house, asked.request, ask, trace, halt, self._house.admission.meter(key))
+            meter = self._house.admission.meter(caller.owner)
+            answering = Answering(self._house, asked.request, ask, trace, halt, meter, caller)
             if wish is not None:
                 return await self._keep(wish, answering, ending, slot)
             if asked.request.stream:
@@ -146,14 +147,15 @@ class Answers:
         if not known.knows(*where) and not await while_connected(exchange.receive, known.check(*where)):
             raise ClientGone
 
-    def _wish(self, asked: Asked, headers: Headers, body: object) -> Wish | None:
+    def _wish(self, asked: Asked, caller: Caller, exchange: Exchange, body: object) -> Wish | None:
         """What is wished about keeping the answer; None, at no cost, where nothing is."""
+        headers = Headers(scope=exchange.scope)
         if not asked.can_be_kept or not (asked.request.is_resumable or is_about_keeping(headers)):
             return None
-        return Wish.of(headers, body, has_keys=self._house.keys.are_set)
+        return Wish.of(headers, body, caller)
 
     async def _resume(self, wish: Wish, place: Place, exchange: Exchange, *, is_whole: bool) -> Replay | None:
-        replay = await asked_again(self._house.keeper, place, wish.owner, wish.digest, is_whole=is_whole)
+        replay = await asked_again(self._house.keeper, place, wish, is_whole=is_whole)
         if replay is None:
             await send_nothing(exchange)
         return replay
@@ -163,7 +165,7 @@ class Answers:
         keeper = self._house.keeper
         if wish is None or keeper is None:
             return None
-        source = keeper.begun(Claim(ask.answer_id, wish.owner, wish.digest, wish.key))
+        source = keeper.begun(wish.claim(ask.answer_id))
         return None if source is None else Replay(source, is_whole=not asked.request.stream)
 
     async def _keep(self, wish: Wish, answering: Answering, ending: Hold, slot: Hold) -> Replay:
@@ -176,9 +178,8 @@ class Answers:
             with ending.held(), slot.held():
                 await replace(answering, halt=halt).run(emit)
 
-        claim = Claim(answering.ask.answer_id, wish.owner, wish.digest, wish.key)
-        is_whole = not answering.request.stream
-        return Replay(await house.keeper.begin(claim, run, house.open_answers), is_whole=is_whole)
+        source = await house.keeper.begin(wish.claim(answering.ask.answer_id), run, house.open_answers)
+        return Replay(source, is_whole=not answering.request.stream)
 
     async def _refuse(self, fault: GatewayFault, exchange: Exchange) -> None:
         """Answers with the fault's status and body. After a response has begun the fault is a defect of ours, and is raised."""
@@ -191,7 +192,7 @@ class Answers:
             await linger(exchange.receive, exchange.send)
 
 
-def ask_for(request: AnswerRequest, trace_id: str) -> Ask:
+def ask_for(request: AnswerRequest, trace_id: str, tenant: str) -> Ask:
     """The question as the race takes it, under a new answer id."""
     return Ask(
         answer_id=secrets.token_hex(12),
@@ -200,4 +201,5 @@ def ask_for(request: AnswerRequest, trace_id: str) -> Ask:
         collection=request.collection,
         history=request.history,
         filters=request.filters,
+        tenant=tenant,
     )

@@ -46,7 +46,7 @@ WHERE a.cosine >= %(least)s AND NOT EXISTS (
 ORDER BY a.cosine DESC, a.id DESC LIMIT %(candidates)s
 """
 _SEEN = """
-SELECT p.id, p.text, d.id, d.content_hash FROM passage AS p
+SELECT p.id, p.text, d.id, d.content_hash FROM own_passage AS p
 JOIN document AS d ON d.id = p.document_id JOIN collection AS c ON c.id = d.collection_id
 WHERE p.id = ANY(%(passages)s) AND c.tenant = %(tenant)s
 """
@@ -113,7 +113,7 @@ class PostgresCache:
         async def select(connection: Connection) -> Sequence[tuple[str, Any]]:
             return await (await connection.execute(_FIND, row | limits)).fetchall()
 
-        for asked, answer in await self._pool.run(select, self._find_limit_s):
+        for asked, answer in await self._pool.run_for(tenant, select, self._find_limit_s):
             if is_same_question(asked, question):
                 return kept_of(answer)
         return None
@@ -123,18 +123,17 @@ class PostgresCache:
         passages = {passage.id: passage.text for _, passage in answer.passages}
 
         async def insert(connection: Connection) -> None:
-            async with connection.transaction():
-                seen = await (await connection.execute(_SEEN, row | {"passages": list(passages)})).fetchall()
-                if {passage_id: text for passage_id, text, _, _ in seen} != passages:
-                    return
-                documents = {document_id: content_hash for _, _, document_id, content_hash in seen}
-                made = await connection.execute(_KEEP, row | {"answer": Jsonb(asdict(answer))})
-                made_row = await made.fetchone()
-                assert made_row is not None
-                await connection.execute(_REST_ON, (made_row[0], list(documents), list(documents.values())))
-                await connection.execute(_TIDY, row)
+            seen = await (await connection.execute(_SEEN, row | {"passages": list(passages)})).fetchall()
+            if {passage_id: text for passage_id, text, _, _ in seen} != passages:
+                return
+            documents = {document_id: content_hash for _, _, document_id, content_hash in seen}
+            made = await connection.execute(_KEEP, row | {"answer": Jsonb(asdict(answer))})
+            made_row = await made.fetchone()
+            assert made_row is not None
+            await connection.execute(_REST_ON, (made_row[0], list(documents), list(documents.values())))
+            await connection.execute(_TIDY, row)
 
-        await self._pool.run(insert, KEEP_LIMIT_S)
+        await self._pool.run_for(tenant, insert, KEEP_LIMIT_S)
 
     async def _row(self, question: str, collection: str, tenant: str) -> dict[str, Any]:
         text = storable(question)

@@ -11,6 +11,8 @@ from typing import Annotated, NoReturn, TypeVar
 import anyio
 import typer
 
+from gateway.access.command import keys
+from gateway.access.keys import OpenToAll
 from gateway.bench.command import bench
 from gateway.bench.profile import ProfileUnreadable
 from gateway.bench.stage import StageBroken
@@ -28,7 +30,7 @@ from streaming.events import Path as AnswerPath
 T = TypeVar("T")
 
 ANSWERED, FAILED, USAGE, REFUSED, BROKEN, INTERRUPTED = 0, 1, 2, 3, 4, 130
-EXPECTED = (GatewayFault, PortInUse, FileNotFoundError, PermissionError, StageBroken, ProfileUnreadable)
+EXPECTED = (GatewayFault, PortInUse, OpenToAll, FileNotFoundError, PermissionError, StageBroken, ProfileUnreadable)
 
 cli = typer.Typer(
     name="gateway",
@@ -40,6 +42,7 @@ cli = typer.Typer(
 
 cli.add_typer(evaluation)
 cli.add_typer(gaps)
+cli.add_typer(keys)
 cli.command(
     epilog="Examples: `gateway report --since 24h`, `gateway report --prometheus http://127.0.0.1:9090 --json`, "
     "`gateway report --gateway http://127.0.0.1:8080 --picture report.png`"
@@ -50,6 +53,7 @@ cli.command(
 )(bench)
 
 Collection = Annotated[str, typer.Option(help="The collection of documents.")]
+Tenant = Annotated[str, typer.Option(help="Whose it is.")]
 
 
 def main() -> None:
@@ -94,25 +98,29 @@ def serve(
     run_or_exit(partial(run, settings, docs, Screen()))
 
 
-@cli.command(epilog="Examples: `gateway ingest ~/notes`, `gateway ingest handbook.pdf --collection handbook`")
+@cli.command(
+    epilog="Examples: `gateway ingest ~/notes`, `gateway ingest handbook.pdf --collection handbook --tenant acme`"
+)
 def ingest(
     path: Annotated[Path, typer.Argument(help="A folder or a file: Markdown, text, HTML, PDF.")],
     collection: Collection = "default",
+    tenant: Tenant = "default",
 ) -> None:
     """Bring a collection in line with a folder. Exits with 1 when a document could not be read."""
     settings = settings_or_exit()
-    raise typer.Exit(run_or_exit(partial(ingest_path, settings, path, collection, Screen())))
+    raise typer.Exit(run_or_exit(partial(ingest_path, settings, path, collection, tenant, Screen())))
 
 
 @cli.command(epilog='Examples: `gateway ask "Who may release a draft?"`, `gateway ask --json "..." | jq .`')
 def ask(
     question: Annotated[str, typer.Argument(help="The question.")],
     collection: Collection = "default",
+    tenant: Tenant = "default",
     as_json: Annotated[bool, typer.Option("--json", help="Print each event as a line of JSON.")] = False,
 ) -> None:
     """Ask one question here, without a server. Exits with 0 answered, 2 usage, 3 refused, 4 failed."""
     settings = settings_or_exit()
-    path = run_or_exit(partial(ask_here, settings, question, collection, Screen(), as_json), failed=BROKEN)
+    path = run_or_exit(partial(ask_here, settings, question, collection, tenant, Screen(), as_json), failed=BROKEN)
     codes = {AnswerPath.CLEAN: ANSWERED, AnswerPath.RECOVERED: ANSWERED, AnswerPath.REFUSED: REFUSED}
     raise typer.Exit(codes.get(path, BROKEN))
 
@@ -148,19 +156,23 @@ def migrate() -> None:
     print("Applied: " + ", ".join(applied) if applied else "The database is up to date")
 
 
-async def ingest_path(settings: Settings, path: Path, collection: str, screen: Screen) -> int:
+async def ingest_path(settings: Settings, path: Path, collection: str, tenant: str, screen: Screen) -> int:
     """Ingests and reports; the exit code."""
     from gateway.wiring import library
     from retrieval.ingest import ingest as bring_in
 
     async with library(settings) as books:
         with screen.progress() as progress:
-            report = await bring_in(path, books.store, books.embedder, collection=collection, progress=progress)
+            report = await bring_in(
+                path, books.store, books.embedder, collection=collection, tenant=tenant, progress=progress
+            )
     screen.ingested(report)
     return FAILED if report.unreadable else ANSWERED
 
 
-async def ask_here(settings: Settings, question: str, collection: str, screen: Screen, as_json: bool) -> AnswerPath:
+async def ask_here(
+    settings: Settings, question: str, collection: str, tenant: str, screen: Screen, as_json: bool
+) -> AnswerPath:
     """Answers on the screen; the path that the answer took."""
     from gateway.request import Options, clean_collection, clean_question
     from gateway.traced import traced
@@ -168,12 +180,13 @@ async def ask_here(settings: Settings, question: str, collection: str, screen: S
     from streaming.answer import answer
     from streaming.ask import Ask
 
-    asked = Ask(secrets.token_hex(12), secrets.token_hex(16), clean_question(question), clean_collection(collection))
+    question, collection = clean_question(question), clean_collection(collection)
+    asked = Ask(secrets.token_hex(12), secrets.token_hex(16), question, collection, tenant=tenant)
     async with wired(settings) as built:
         house = built.house
         await house.collections.check(asked.collection, asked.tenant)
         shown = screen.answer(as_json)
-        parts = house.parts_for(Options(), asked.collection)
+        parts = house.parts_for(Options(), asked.collection, asked.tenant)
         trace = house.telemetry.request({}, method="CLI", route="ask")
         try:
             trace.begin_answer(
@@ -190,10 +203,10 @@ async def ask_here(settings: Settings, question: str, collection: str, screen: S
 
 async def migrate_database(settings: Settings) -> tuple[str, ...]:
     """Migrates; the names applied."""
-    from gateway.wiring import database_url
+    from gateway.wiring import owner_url
     from retrieval.schema import migrate as bring_up_to_date
 
-    async with database_url(settings) as url:
+    async with owner_url(settings) as url:
         return await bring_up_to_date(url)
 
 
@@ -220,7 +233,7 @@ def run_or_exit(work: Callable[[], Awaitable[T]], failed: int = FAILED) -> T:
         from gateway.evaluation.cases import LabelsUnreadable
         from gateway.problems import InvalidRequest
 
-        stop(str(expected), USAGE if isinstance(expected, (InvalidRequest, LabelsUnreadable)) else failed)
+        stop(str(expected), USAGE if isinstance(expected, (InvalidRequest, LabelsUnreadable, OpenToAll)) else failed)
 
 
 def named_cause(error: BaseException) -> Exception | None:

@@ -29,7 +29,7 @@ PRUNE_EVERY = 1_000  # rows
 COLUMNS = tuple(each.name for each in fields(Decision) if each.name != "seen")
 _LIST = ", ".join((*COLUMNS, "signals"))
 _INSERT = f"INSERT INTO decision ({_LIST}) SELECT {_LIST} FROM jsonb_populate_recordset(NULL::decision, %s)"
-_PRUNE = "DELETE FROM decision WHERE id <= (SELECT max(id) FROM decision) - %s"
+_PRUNE = "DELETE FROM decision WHERE id <= (SELECT max(id) FROM decision) - %s"  # of the tenant that has written
 _VERDICTS = """
 SELECT question, collection, verdict = 'sufficient', signals FROM decision
 WHERE tenant = %s AND collection = %s AND signals IS NOT NULL AND verdict IS NOT NULL AND grader <> ALL(%s)
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class DecisionLog:
-    """Decisions that wait for one task to write them (gateway.decisions.Decisions). At most `rows` of them stay in the table.
+    """Decisions that wait for one task to write them (gateway.decisions.Decisions). At most `rows` of each tenant stay in the table.
 
     An answer is never held up by it, nor hurt: what the database does not take in time is dropped, with a warning.
     """
@@ -49,7 +49,7 @@ class DecisionLog:
         self._pool, self._rows = pool, rows
         self._waiting: deque[Decision] = deque()
         self._came = anyio.Event()
-        self._since_pruned = PRUNE_EVERY  # so that the first write prunes too
+        self._since_pruned: dict[str, int] = {}  # of each tenant; none yet, so its first write prunes
         self.dropped = 0
         """Decisions that were not written."""
 
@@ -73,24 +73,25 @@ class DecisionLog:
         """Writes what waits now. Raises nothing; on cancellation what was being written may or may not be."""
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(TOGETHER, len(self._waiting)))]
-            try:
-                await self._write(batch)
-            except Exception as error:  # whatever it is, no answer is worse for it
-                self.dropped += len(batch)
-                _log.warning("%d decisions were not logged: %s", len(batch), error)
+            for tenant, decisions in by_tenant(batch).items():
+                try:
+                    await self._write(tenant, decisions)
+                except Exception as error:  # whatever it is, no answer is worse for it
+                    self.dropped += len(decisions)
+                    _log.warning("%d decisions were not logged: %s", len(decisions), error)
 
-    async def _write(self, batch: Sequence[Decision]) -> None:
+    async def _write(self, tenant: str, batch: Sequence[Decision]) -> None:
         rows = Jsonb(await to_thread.run_sync(rows_of, batch))
-        prunes = self._since_pruned + len(batch) >= PRUNE_EVERY
+        unpruned = self._since_pruned.get(tenant, PRUNE_EVERY) + len(batch)
+        prunes = unpruned >= PRUNE_EVERY
 
         async def insert(connection: Connection) -> None:
-            async with connection.transaction():
-                await connection.execute(_INSERT, (rows,))
-                if prunes:
-                    await connection.execute(_PRUNE, (self._rows,))
+            await connection.execute(_INSERT, (rows,))
+            if prunes:
+                await connection.execute(_PRUNE, (self._rows,))
 
-        await self._pool.run(insert, WRITE_LIMIT_S)
-        self._since_pruned = 0 if prunes else self._since_pruned + len(batch)
+        await self._pool.run_for(tenant, insert, WRITE_LIMIT_S)
+        self._since_pruned[tenant] = 0 if prunes else unpruned
 
 
 @asynccontextmanager
@@ -110,6 +111,14 @@ async def open_decision_log(pool: Pool, rows: int) -> AsyncIterator[DecisionLog]
         await log.flush()
     if raised is not None:
         raise raised
+
+
+def by_tenant(batch: Sequence[Decision]) -> dict[str, list[Decision]]:
+    """The decisions of each tenant: no transaction writes for two."""
+    found: dict[str, list[Decision]] = {}
+    for decision in batch:
+        found.setdefault(decision.tenant, []).append(decision)
+    return found
 
 
 def rows_of(batch: Sequence[Decision]) -> list[dict[str, Any]]:
@@ -159,6 +168,6 @@ class DecisionReader:
 
         return tuple(
             Example(tuple(float(signals[name]) for name in FREE_SIGNALS), sufficient, question, origin)
-            for question, origin, sufficient, signals in await self._pool.run(select, READ_LIMIT_S)
+            for question, origin, sufficient, signals in await self._pool.run_for(tenant, select, READ_LIMIT_S)
             if all(name in signals for name in FREE_SIGNALS)
         )

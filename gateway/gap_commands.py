@@ -30,22 +30,24 @@ gaps = typer.Typer(
 Limit = Annotated[int, typer.Option(help="At most this many.", min=1, max=LIMIT_MOST)]
 ExportLimit = Annotated[int, typer.Option(help="At most this many.", min=1, max=EXPORT_MOST)]
 Collection = Annotated[str | None, typer.Option(help="Of this collection only.")]
+Tenant = Annotated[str, typer.Option(help="Of this tenant.")]
 Out = Annotated[Path | None, typer.Option(help="A file to write instead of standard output.")]
 
 
 @gaps.command("list", epilog="Example: `gateway gaps list --collection handbook --limit 10`")
-def list_gaps(limit: Limit = LIMIT, collection: Collection = None) -> None:
+def list_gaps(limit: Limit = LIMIT, collection: Collection = None, tenant: Tenant = "default") -> None:
     """Show the gaps, the one asked last first."""
-    for group in run(partial(newest, limit=limit, collection=collection)):
+    for group in run(partial(newest, limit=limit, collection=collection, tenant=tenant)):
         print(line(group))
 
 
 @gaps.command(epilog="Example: `gateway gaps show gap_0123456789abcdef0123`")
 def show(
     gap_id: Annotated[str, typer.Argument(metavar="ID", help="Of a gap, as a refusal or the list names it.")],
+    tenant: Tenant = "default",
 ) -> None:
     """Show one gap with all its repeats. Exits with 1 when there is none of this id."""
-    found = run(partial(shown, gap_id=gap_id))
+    found = run(partial(shown, gap_id=gap_id, tenant=tenant))
     if found is None:
         print(f"gateway: there is no gap {one_line(gap_id)}", file=sys.stderr)
         raise typer.Exit(1)
@@ -53,9 +55,11 @@ def show(
 
 
 @gaps.command(epilog="Example: `gateway gaps export --out questions.jsonl`")
-def export(limit: ExportLimit = EXPORT_MOST, collection: Collection = None, out: Out = None) -> None:
+def export(
+    limit: ExportLimit = EXPORT_MOST, collection: Collection = None, tenant: Tenant = "default", out: Out = None
+) -> None:
     """Write each gap as a line of JSON in the schema of a golden set, to be labelled and given to `gateway eval`."""
-    groups = run(partial(newest, limit=limit, collection=collection))
+    groups = run(partial(newest, limit=limit, collection=collection, tenant=tenant))
     lines = "".join(json.dumps(golden(group), ensure_ascii=False) + "\n" for group in groups)
     if out is None:
         sys.stdout.write(lines)
@@ -71,16 +75,16 @@ def run(work: "Callable[[Settings], Awaitable[T]]") -> T:
     return run_or_exit(partial(work, settings_or_exit()))
 
 
-async def newest(settings: "Settings", limit: int, collection: str | None) -> tuple[GapGroup, ...]:
+async def newest(settings: "Settings", limit: int, collection: str | None, tenant: str) -> tuple[GapGroup, ...]:
     """The groups, newest first."""
     async with stored(settings) as kept:
-        return await kept.newest(limit, collection)
+        return await kept.newest(limit, None if collection is None else [collection], tenant)
 
 
-async def shown(settings: "Settings", gap_id: str) -> tuple[GapGroup, tuple[StoredGap, ...]] | None:
+async def shown(settings: "Settings", gap_id: str, tenant: str) -> tuple[GapGroup, tuple[StoredGap, ...]] | None:
     """A group and its gaps."""
     async with stored(settings) as kept:
-        return await kept.show(gap_id)
+        return await kept.show(gap_id, tenant=tenant)
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
 """Groups of coverage gaps as they are read: each question that was not covered, with its repeats."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -49,9 +49,9 @@ class GapGroups(Protocol):
     """Reads groups of coverage gaps."""
 
     async def newest(
-        self, limit: int = LIMIT, collection: str | None = None, tenant: str = "default"
+        self, limit: int = LIMIT, collections: Iterable[str] | None = None, tenant: str = "default"
     ) -> tuple[GapGroup, ...]:
-        """At most `limit` groups, the one asked last first; of every collection when none is named. Raises RetrievalUnavailable."""
+        """At most `limit` groups, the one asked last first; of every collection without `collections`. Raises RetrievalUnavailable."""
         ...
 
 
@@ -61,7 +61,7 @@ class NoGapGroups:
     async def newest(
         self,
         limit: int = LIMIT,  # noqa: ARG002
-        collection: str | None = None,  # noqa: ARG002
+        collections: Iterable[str] | None = None,  # noqa: ARG002
         tenant: str = "default",  # noqa: ARG002
     ) -> tuple[GapGroup, ...]:
         """As the port promises."""

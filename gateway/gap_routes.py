@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from starlette.datastructures import Headers, QueryParams
 from starlette.types import Receive, Scope, Send
 
+from gateway.access.caller import Role
 from gateway.gap_groups import LIMIT, LIMIT_MOST, GapGroup
 from gateway.house import House
 from gateway.problems import Field, InvalidRequest, body_of, headers_of, send_json, status_of
@@ -23,9 +24,13 @@ class Gaps:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         try:
-            self._house.keys.check(Headers(scope=scope))
+            caller = self._house.keys.caller(Headers(scope=scope))
+            caller.require(Role.GAPS)
             limit, collection = wanted(QueryParams(scope["query_string"]))
-            groups = await self._house.gaps.newest(limit, collection)
+            if collection is not None:
+                caller.require_collection(collection)
+            collections = caller.collections if collection is None else {collection}
+            groups = await self._house.gaps.newest(limit, collections, caller.tenant)
             await send_json(send, 200, {"gaps": [said(group) for group in groups]})
         except GatewayFault as fault:
             status = status_of(fault)

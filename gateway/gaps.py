@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -48,7 +49,7 @@ SELECT g.group_id AS id, leader.question, leader.collection, g.count, g.first_at
 FROM (
     SELECT group_id, count(*) AS count, min(at) AS first_at, max(at) AS last_at FROM coverage_gap
     WHERE tenant = %(tenant)s
-      AND (%(collection)s::text IS NULL OR collection = %(collection)s) AND (%(id)s::text IS NULL OR group_id = %(id)s)
+      AND (%(collections)s::text[] IS NULL OR collection = ANY(%(collections)s)) AND (%(id)s::text IS NULL OR group_id = %(id)s)
     GROUP BY group_id ORDER BY last_at DESC, group_id LIMIT %(limit)s
 ) AS g
 JOIN coverage_gap AS leader ON leader.id = g.group_id
@@ -87,28 +88,27 @@ class PostgresGaps:
         row = {"id": gap_id, **_storable(gap), **await self._meaning(gap), "least": SAME_LEAST}
 
         async def insert(connection: Connection) -> None:
-            async with connection.transaction():
-                await connection.execute(_LOCK, row)  # two first askers at once would make two groups
-                found = await (await connection.execute(_GROUP, row)).fetchone()
-                await connection.execute(_INSERT, {**row, "group_id": found[0] if found else gap_id})
+            await connection.execute(_LOCK, row)  # two first askers at once would make two groups
+            found = await (await connection.execute(_GROUP, row)).fetchone()
+            await connection.execute(_INSERT, {**row, "group_id": found[0] if found else gap_id})
 
         try:
-            await self._pool.run(insert, self._limit_s)
+            await self._pool.run_for(gap.tenant, insert, self._limit_s)
         except (GatewayFault, psycopg.Error) as error:
             _log.warning("a coverage gap of answer %s was not stored: %s", gap.answer_id, error)
             return None
         return gap_id
 
     async def newest(
-        self, limit: int = LIMIT, collection: str | None = None, tenant: str = "default"
+        self, limit: int = LIMIT, collections: Iterable[str] | None = None, tenant: str = "default"
     ) -> tuple[GapGroup, ...]:
         """As the port promises."""
 
         async def read(connection: Connection) -> tuple[GapGroup, ...]:
-            named = None if collection is None else storable(collection)
-            return await _groups(connection, tenant, limit, collection=named)
+            named = None if collections is None else [storable(name) for name in collections]
+            return await _groups(connection, tenant, limit, collections=named)
 
-        return await self._pool.run(read)
+        return await self._pool.run_for(tenant, read)
 
     async def show(
         self, gap_id: str, limit: int = LIMIT, tenant: str = "default"
@@ -119,16 +119,15 @@ class PostgresGaps:
         """
 
         async def read(connection: Connection) -> tuple[GapGroup, tuple[StoredGap, ...]] | None:
-            async with connection.transaction():
-                row = await (await connection.execute(_GROUP_OF, (storable(tenant), storable(gap_id)))).fetchone()
-                if row is None:
-                    return None
-                (group,) = await _groups(connection, tenant, 1, group_id=row[0])
-                async with connection.cursor(row_factory=class_row(StoredGap)) as cursor:
-                    await cursor.execute(_GAPS, (storable(tenant), group.id, limit))
-                    return group, tuple(await cursor.fetchall())
+            row = await (await connection.execute(_GROUP_OF, (storable(tenant), storable(gap_id)))).fetchone()
+            if row is None:
+                return None
+            (group,) = await _groups(connection, tenant, 1, group_id=row[0])
+            async with connection.cursor(row_factory=class_row(StoredGap)) as cursor:
+                await cursor.execute(_GAPS, (storable(tenant), group.id, limit))
+                return group, tuple(await cursor.fetchall())
 
-        return await self._pool.run(read)
+        return await self._pool.run_for(tenant, read)
 
     async def _meaning(self, gap: Gap) -> dict[str, Any]:
         """The question's vector and whose it is; nothing where it cannot be had in time."""
@@ -147,9 +146,14 @@ class PostgresGaps:
 
 
 async def _groups(
-    connection: Connection, tenant: str, limit: int, *, collection: str | None = None, group_id: str | None = None
+    connection: Connection,
+    tenant: str,
+    limit: int,
+    *,
+    collections: list[str] | None = None,
+    group_id: str | None = None,
 ) -> tuple[GapGroup, ...]:
-    wanted = {"tenant": storable(tenant), "collection": collection, "id": group_id, "limit": limit}
+    wanted = {"tenant": storable(tenant), "collections": collections, "id": group_id, "limit": limit}
     async with connection.cursor(row_factory=class_row(GapGroup)) as cursor:
         await cursor.execute(_GROUPS, {**wanted, "wordings": WORDINGS})
         return tuple(await cursor.fetchall())

@@ -1,15 +1,15 @@
 """The house: everything that one server answers with, put together once and then only read."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from gateway.access.keys import Keys
 from gateway.admission import Admission
 from gateway.chat.profiles import Profiles
 from gateway.decisions import Decisions, NoDecisions
 from gateway.gap_groups import GapGroups, NoGapGroups
 from gateway.keeping.keeper import Keeper
-from gateway.keys import Keys
 from gateway.open_answers import OpenAnswers
 from gateway.request import Options
 from gateway.speculation import Speculation
@@ -20,6 +20,7 @@ from gateway.uploads.passages import NoPassages, Passages
 from gateway.uploads.upload import UPLOAD_BYTES
 from gateway.upstreams.breaker import Breakers
 from grading.ports import Grader
+from retrieval.tenancy import DEFAULT
 from streaming.answer import Parts
 from streaming.budget import Limits, Verify
 
@@ -61,9 +62,23 @@ class House:
     speculation: Speculation = field(default_factory=lambda: Speculation("always"))
     breakers: Breakers = field(default_factory=Breakers)
 
-    def parts_for(self, options: Options, collection: str = "default", tenant: str = "default") -> Parts:
-        """The collaborators as one request wants them, with the grader of its collection."""
-        parts = replace(self.parts, grader=options.grader or self.graders.get(collection, self.parts.grader))
+    def parts_for(
+        self,
+        options: Options,
+        collection: str = DEFAULT,
+        tenant: str = DEFAULT,
+        may_use: Callable[[str], bool] = lambda collection: True,  # noqa: ARG005
+    ) -> Parts:
+        """The collaborators as one request wants them, with the grader of its collection.
+
+        What was learnt of a collection was learnt of the default tenant's; `may_use` says which other collections may be searched too.
+        """
+        own = self.graders if tenant == DEFAULT else {}
+        parts = replace(
+            self.parts,
+            grader=options.grader or own.get(collection, self.parts.grader),
+            sources=tuple(one for one in self.parts.sources if one.collection is None or may_use(one.collection)),
+        )
         if options.generator is not None:
             parts = replace(parts, generator=options.generator, cache=None)  # what is kept there another model wrote
         speculator = self.speculation.speculator(

@@ -97,6 +97,25 @@ class Unauthorized(GatewayFault):
     type = "unauthorized"
 
 
+class Forbidden(GatewayFault):
+    """Raised when a key is good and has no role for what the request wants."""
+
+    type = "forbidden"
+
+
+class CollectionForbidden(GatewayFault):
+    """Raised when a key is bound to other collections than the request's; it does not say whether there is one of that name."""
+
+    type = "collection_forbidden"
+
+
+class KeysUnreadable(GatewayFault):
+    """Raised when nobody can say whether a key is good: the database that holds them has been away for too long."""
+
+    type = "keys_unreadable"
+    retryable = True
+
+
 class RouteNotFound(GatewayFault):
     """Raised when no route has this path."""
 
@@ -210,6 +229,8 @@ STATUS: Mapping[type[GatewayFault], int] = {
     MalformedMultipart: 400,
     BadLastEventId: 400,
     Unauthorized: 401,
+    Forbidden: 403,
+    CollectionForbidden: 403,
     CollectionNotFound: 404,
     AnswerNotFound: 404,
     DocumentNotFound: 404,
@@ -238,6 +259,7 @@ STATUS: Mapping[type[GatewayFault], int] = {
     TooManyUploads: 503,
     TooManyKept: 503,
     AnswerLost: 503,
+    KeysUnreadable: 503,
     RetrievalUnavailable: 503,
     GraderUnavailable: 503,
     GeneratorOverloaded: 503,
@@ -251,6 +273,8 @@ RETRY_AFTER_S = {
 }
 UNREAD = (
     Unauthorized,
+    Forbidden,
+    KeysUnreadable,
     BodyTooSlow,
     BodyTooLarge,
     WrongContentType,

@@ -9,10 +9,11 @@ from pathlib import Path
 import anyio
 from anyio import CancelScope
 
+from gateway.access.keys import Keys, OpenToAll
 from gateway.app import application
 from gateway.screen import Screen
 from gateway.server import Server, listen
-from gateway.settings import Settings
+from gateway.settings import Settings, is_loopback
 from gateway.wiring import Library, wired
 from retrieval.faults import CollectionNotFound
 
@@ -20,7 +21,7 @@ from retrieval.faults import CollectionNotFound
 async def serve(settings: Settings, docs: Path | None, screen: Screen) -> None:
     """Serves until SIGTERM or SIGINT; the first one drains, a second exits at once, one before serving began stops the start.
 
-    With `docs` that folder is brought up to date first. Raises PortInUse, GatewayFault or FileNotFoundError, perhaps in a group.
+    With `docs` that folder is brought up to date first. Raises PortInUse, GatewayFault, FileNotFoundError or OpenToAll, perhaps in a group.
     Whatever ends it, everything that was started is stopped before it returns.
     """
     with (
@@ -31,6 +32,7 @@ async def serve(settings: Settings, docs: Path | None, screen: Screen) -> None:
             orders = Orders(tasks.cancel_scope)
             tasks.start_soon(orders.obey, signals)
             async with wired(settings) as built:
+                require_keys(settings, built.house.keys)
                 await fill(built.library, docs, screen)
                 documents = await document_count(built.library)
                 address = address_of(settings.host, listener.getsockname()[1])
@@ -38,12 +40,22 @@ async def serve(settings: Settings, docs: Path | None, screen: Screen) -> None:
                     application(built.house),
                     built.house.open_answers,
                     settings.drain_grace_s,
-                    on_start=lambda: screen.serving(address, built.house.models, documents, bool(settings.api_keys)),
+                    on_start=lambda: screen.serving(
+                        address, built.house.models, documents, built.house.keys.are_needed
+                    ),
                 )
                 orders.server = server
                 keep_what_is_loaded()
                 await server.run_until_stopped(listener)
             tasks.cancel_scope.cancel()
+
+
+def require_keys(settings: Settings, keys: Keys) -> None:
+    """Raises OpenToAll."""
+    if not is_loopback(settings.host) and not keys.are_set:
+        raise OpenToAll(
+            "GATEWAY_HOST is reachable from other machines: make a key with `gateway keys create`, set GATEWAY_API_KEYS, or use 127.0.0.1"
+        )
 
 
 class Orders:

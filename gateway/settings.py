@@ -67,6 +67,7 @@ class Settings(BaseSettings):
     )
 
     database_url: SecretStr | None = None
+    owner_url: SecretStr | None = None
     home: Path = Field(default_factory=lambda: default_home(os.environ))
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
@@ -196,10 +197,12 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
-        if not is_loopback(self.host) and not self.api_keys:
+        if not is_loopback(self.host) and not self.api_keys and self.retriever == "scripted":
             raise PydanticCustomError(
                 "open", "GATEWAY_HOST is reachable from other machines: set GATEWAY_API_KEYS, or use 127.0.0.1"
             )
+        if self.owner_url is not None and self.database_url is None:
+            raise PydanticCustomError("owner", "GATEWAY_OWNER_URL needs GATEWAY_DATABASE_URL beside it")
         if self.provider == "anthropic" and self.anthropic_api_key is None:
             raise PydanticCustomError("key", "GATEWAY_PROVIDER is 'anthropic': set ANTHROPIC_API_KEY")
         if self.resume_store == "postgres" and self.retriever == "scripted":
@@ -275,12 +278,10 @@ class Settings(BaseSettings):
         )
 
     def bounds(self) -> Bounds:
-        """Who is let in. Without keys everyone is one and the same, and has what there is, places to wait included."""
-        everything = self.max_streams + self.waiting_streams
-        per_key = self.max_streams_per_key if self.api_keys else everything
+        """Who is let in."""
         return Bounds(
             self.max_streams,
-            per_key,
+            self.max_streams_per_key,
             self.waiting_streams,
             self.wait_s,
             self.requests_per_minute,

@@ -34,10 +34,15 @@ async def open_sources(
     """
     opened = _Opened(house, books, stack, breakers or Breakers())
     further = [
-        Source(table.name, await opened.retriever(table), external=table.external, parallel=table.parallel)
+        Source(table.name, await opened.retriever(table), table.external, table.parallel, collection_of(table))
         for table in tables
     ]
     return (Source(HOUSE, house), *further)
+
+
+def collection_of(table: SourceTable) -> str | None:
+    """The collection of the house's own that a source is; None for any other source."""
+    return table.collection if isinstance(table, CollectionTable) else None
 
 
 class _Opened:

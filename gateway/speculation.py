@@ -8,6 +8,7 @@ from typing import Literal
 from grading.calibrate import Calibration, default_calibration
 from grading.score import free_odds
 from retrieval.passage import Passage
+from retrieval.tenancy import DEFAULT
 from streaming.allowance import Allowance
 from streaming.pace import Pace
 from streaming.ports import Speculator
@@ -30,7 +31,8 @@ class Terms:
 
 @dataclass(slots=True)
 class Speculation:
-    """`by_default` is how a request speculates that does not say; `calibrations` are those of the grader `score`, by collection.
+    """`by_default` is how a request speculates that does not say; `calibrations` are those of the grader `score`, by collection of the
+    default tenant.
 
     `is_pressed` says whether the server has more to do than it likes. What is learnt here is learnt of one process.
     """
@@ -60,7 +62,7 @@ class Speculation:
                 pace = self._paces.setdefault((grader, generator), Pace())
                 terms = self.terms
                 return Adaptive(
-                    self._odds(collection),
+                    self._odds(collection if tenant == DEFAULT else None),
                     pace,
                     terms.worth,
                     self.waste(tenant),
@@ -83,10 +85,10 @@ class Speculation:
             self._wastes[tenant] = Allowance(self.terms.waste_tokens, time.monotonic)
         return self._wastes[tenant]
 
-    def _odds(self, collection: str) -> Odds:
+    def _odds(self, collection: str | None) -> Odds:
         if self.odds is not None:
             return self.odds
-        own = self.calibrations.get(collection)
+        own = None if collection is None else self.calibrations.get(collection)
 
         def odds(question: str, passages: tuple[Passage, ...]) -> float:
             return free_odds(question, passages, own or default_calibration("score"))

@@ -136,13 +136,12 @@ class WasteShares:
         }
 
         async def borrow(connection: Connection) -> int:
-            async with connection.transaction():
-                await connection.execute(_LOCK, values)
-                row = await (await connection.execute(_BORROW, values)).fetchone()
-                await connection.execute(_SWEEP, values)
+            await connection.execute(_LOCK, values)
+            row = await (await connection.execute(_BORROW, values)).fetchone()
+            await connection.execute(_SWEEP, values)
             return 0 if row is None else int(row[0])
 
-        return await self.pool.run(borrow, STEP_LIMIT_S)
+        return await self.pool.run_for(tenant, borrow, STEP_LIMIT_S)
 
     async def give_back(self) -> None:
         """At the end: what was used counts for one more minute, the rest is free at once. Raises GatewayFault."""

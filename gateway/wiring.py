@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
+from gateway.access.keys import Keys, Known, NoneStored
 from gateway.admission import Admission
 from gateway.chat.profiles import Profiles
 from gateway.chat.profiles_of import Models, profiles_of
@@ -16,11 +17,10 @@ from gateway.gap_groups import GapGroups, NoGapGroups
 from gateway.graders import Available, GraderName, grader_of, graders_of, service_limit_s
 from gateway.house import House
 from gateway.keeping.keeper import Keeper, Keeping, open_keeper
-from gateway.keys import Keys
 from gateway.library import AnyCollection, KnownCollections
 from gateway.observing.metric_names import OPENINGS, POOL, UPSTREAMS, WAITING
 from gateway.open_answers import OpenAnswers
-from gateway.settings import Settings
+from gateway.settings import Settings, is_loopback
 from gateway.sources import open_sources
 from gateway.speculation import Speculation
 from gateway.sse import SseSettings
@@ -83,11 +83,12 @@ class Judges:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The stored documents, and who turns text into vectors."""
+    """The stored documents, and who turns text into vectors; the database, and its address for who serves."""
 
     store: "PassageStore"
     embedder: Embedder
     pool: "Pool"
+    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,8 @@ async def wired(settings: Settings) -> AsyncIterator[Wired]:
             telemetry.metrics.observe(POOL, evidence.library.pool.usage)
         judges = await _judges(settings, local, evidence.library, breakers, stack)
         keeper = await stack.enter_async_context(_keeper(settings, evidence.library))
-        house = replace(_house(settings, evidence, judges, telemetry), keeper=keeper, breakers=breakers)
+        keys = await _keys(settings, evidence.library, stack)
+        house = replace(_house(settings, evidence, judges, telemetry), keeper=keeper, keys=keys, breakers=breakers)
         if (shares := await _waste_shares(settings, evidence.library, stack)) is not None:
             house = replace(house, speculation=replace(house.speculation, shared=shares.of))
         telemetry.metrics.observe(WAITING, lambda: ((house.admission.waiting, {}),))
@@ -140,8 +142,8 @@ async def wired(settings: Settings) -> AsyncIterator[Wired]:
 async def library(settings: Settings) -> AsyncIterator[Library]:
     """The library alone, for work that answers nothing. Raises as `wired`."""
     async with AsyncExitStack() as stack:
-        pool, models = await side_by_side(_database(settings, stack), _local_models(settings, judges=False))
-        yield _library(pool, await _embedder(settings, models, Breakers(), stack))
+        database, models = await side_by_side(_database(settings, stack), _local_models(settings, judges=False))
+        yield _library(*database, await _embedder(settings, models, Breakers(), stack))
 
 
 @asynccontextmanager
@@ -153,6 +155,16 @@ async def database_url(settings: Settings) -> AsyncIterator[str]:
     from retrieval.embedded import EmbeddedPostgres
 
     async with EmbeddedPostgres(settings.home) as url:
+        yield url
+
+
+@asynccontextmanager
+async def owner_url(settings: Settings) -> AsyncIterator[str]:
+    """The address of the database as the owner of its tables, for migrations, keys and reports; where none is set, as `database_url`."""
+    if settings.owner_url is not None:
+        yield settings.owner_url.get_secret_value()
+        return
+    async with database_url(settings) as url:
         yield url
 
 
@@ -207,7 +219,6 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
             "grader": judges.grader.name,
             "embeddings": "scripted" if books is None else books.embedder.model,
         },
-        keys=Keys(key.get_secret_value() for key in settings.api_keys),
         sse=SseSettings(settings.ping_s, settings.send_timeout_s, settings.charset),
         graders=judges.graders,
         profiles=judges.profiles,
@@ -259,8 +270,9 @@ async def _evidence(
         models = await _local_models(settings, judges=True) if local else None
         sources = await open_sources(settings.sources, _scripted_retriever(settings), None, stack, breakers)
         return Evidence(sources, None, NoGaps(), NoGapGroups(), None), models
-    pool, models = await side_by_side(_database(settings, stack), _local_models(settings, judges=local))
-    books = _library(pool, RememberingEmbedder(await _embedder(settings, models, breakers, stack)))
+    database, models = await side_by_side(_database(settings, stack), _local_models(settings, judges=local))
+    pool, url = database
+    books = _library(pool, url, RememberingEmbedder(await _embedder(settings, models, breakers, stack)))
     await books.store.check(books.embedder)
 
     from gateway.gaps import PostgresGaps
@@ -274,13 +286,27 @@ async def _evidence(
     return Evidence(sources, reranker, gaps, gaps, books), models
 
 
-async def _database(settings: Settings, stack: AsyncExitStack) -> "Pool":
+async def _keys(settings: Settings, books: Library | None, stack: AsyncExitStack) -> Keys:
+    """Who may ask; keys in the database count too. On an address that others reach a key is needed, also while there is none."""
+    stored: Known = NoneStored()
+    if books is not None:
+        from gateway.access.key_ring import open_key_ring
+
+        stored = await stack.enter_async_context(open_key_ring(books.url))
+    given = (key.get_secret_value() for key in settings.api_keys)
+    return Keys(given, stored, always_needed=not is_loopback(settings.host))
+
+
+async def _database(settings: Settings, stack: AsyncExitStack) -> "tuple[Pool, str]":
+    """The pool under the role that serves, over a database that is up to date."""
     from retrieval.pool import open_pool
     from retrieval.schema import migrate
+    from retrieval.serving import as_role, serving
 
-    url = await stack.enter_async_context(database_url(settings))
-    await migrate(url)
-    return await stack.enter_async_context(open_pool(url, size=settings.pool_size))
+    owner = await stack.enter_async_context(owner_url(settings))
+    await migrate(owner)
+    url = as_role(owner) if settings.database_url is None else await serving(settings.database_url.get_secret_value())
+    return await stack.enter_async_context(open_pool(url, size=settings.pool_size)), url
 
 
 async def _local_models(settings: Settings, *, judges: bool) -> "LocalModels | None":
@@ -321,10 +347,10 @@ async def _embedder(
     return GuardedEmbedder(await stack.enter_async_context(embedder), breaker, embedder.timeout_s)
 
 
-def _library(pool: "Pool", embedder: Embedder) -> Library:
+def _library(pool: "Pool", url: str, embedder: Embedder) -> Library:
     from retrieval.store import PassageStore
 
-    return Library(PassageStore(pool), embedder, pool)
+    return Library(PassageStore(pool), embedder, pool, url)
 
 
 async def _judges(

@@ -55,7 +55,7 @@ class PostgresFields:
         known = self._read.get((collection, tenant))
         if known is not None and self._now() - known.at < KEPT_S:
             return known.fields
-        rows = await self._pool.run(lambda connection: _rows(connection, collection, tenant), self._limit_s)
+        rows = await self._pool.run_for(tenant, lambda one: _rows(one, collection, tenant), self._limit_s)
         found: dict[str, tuple[Scalar, ...]] = {}
         for name, value in rows:
             if name in found or len(found) < FIELDS_LIMIT:

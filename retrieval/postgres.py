@@ -32,10 +32,9 @@ class PostgresRetriever:
         vector = await self._embed(storable(query.text))
 
         async def search(connection: Connection) -> list[_Candidate]:
-            async with connection.transaction():
-                return await self._candidates(Search(connection, query, vector, self._embedder), query)
+            return await self._candidates(Search(connection, query, vector, self._embedder), query)
 
-        return _ranked(await self._pool.run(search, self._limit_s), query)
+        return _ranked(await self._pool.run_for(query.tenant, search, self._limit_s), query)
 
     async def _candidates(self, search: Search, query: Query) -> list["_Candidate"]:
         names = names_in(query.text)

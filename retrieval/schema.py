@@ -1,4 +1,7 @@
-"""The database schema: numbered SQL files, applied in order, each once."""
+"""The database schema: numbered SQL files, applied in order, each once.
+
+Whoever migrates owns the tables. The gateway serves under another role (retrieval/serving.py), which has the rights of grants.sql.
+"""
 
 from importlib.resources import files
 
@@ -7,6 +10,7 @@ import psycopg
 
 from retrieval.faults import RetrievalMisconfigured, RetrievalUnavailable
 from retrieval.pool import Connection, connection_string
+from retrieval.serving import grant
 
 MIGRATE_LIMIT_S = 60.0  # a second process waits this long for the first one's lock
 LOCK_KEY = 7_236_115_009  # any constant of our own; one lock per database
@@ -30,7 +34,8 @@ async def migrate(url: str, limit_s: float = MIGRATE_LIMIT_S) -> tuple[str, ...]
 
     All of them are one transaction under an advisory lock: of several processes one applies, the others wait, and a failure leaves the
     database as it was. Raises RetrievalUnavailable (not reachable, or not within `limit_s` seconds) or RetrievalMisconfigured
-    (no pgvector, missing rights, or a database that a newer version has migrated).
+    (no pgvector, missing rights, or a database that a newer version has migrated). Where nothing is to be applied, a user may do this that
+    has no right to. The role that serves is made where it may be.
     """
     try:
         with anyio.fail_after(limit_s):
@@ -53,13 +58,22 @@ _NO_PGVECTOR = (psycopg.errors.UndefinedFile, psycopg.errors.FeatureNotSupported
 
 async def _apply(connection: Connection) -> tuple[str, ...]:
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
-    await connection.execute(_RECORD)
-    applied = {name for (name,) in await (await connection.execute("SELECT name FROM schema_migration")).fetchall()}
+    applied = await _applied(connection)
     ours = migrations()
     if newer := sorted(applied - ours.keys()):
         raise RetrievalMisconfigured(f"the database was migrated by a newer version of this gateway ({newer[-1]})")
     pending = tuple(name for name in ours if name not in applied)
+    if pending:
+        await connection.execute(_RECORD)
     for name in pending:
         await connection.execute(ours[name].encode())
         await connection.execute("INSERT INTO schema_migration (name) VALUES (%s)", (name,))
+    await grant(connection, has_changed=bool(pending))
     return pending
+
+
+async def _applied(connection: Connection) -> set[str]:
+    (is_there,) = await (await connection.execute("SELECT to_regclass('schema_migration') IS NOT NULL")).fetchall()
+    if not is_there[0]:
+        return set()
+    return {name for (name,) in await (await connection.execute("SELECT name FROM schema_migration")).fetchall()}

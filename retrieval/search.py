@@ -31,15 +31,15 @@ _COLUMNS = sql.SQL(
     "1 - ({distance}) AS cosine, {lexical} AS lexical"
 )
 _MATCHES = sql.SQL("p.dimensions = {length} AND p.collection_id = %(collection)s AND p.metadata @> %(filters)s")
-_DENSE = sql.SQL("SELECT p.id FROM passage p WHERE {matches} ORDER BY {order} LIMIT %(dense)s")
+_DENSE = sql.SQL("SELECT p.id FROM own_passage p WHERE {matches} ORDER BY {order} LIMIT %(dense)s")
 _LEXICAL = sql.SQL(
-    "SELECT p.id FROM passage p WHERE {matches} AND p.tsv @@ %(selecting)s::tsquery "
+    "SELECT p.id FROM own_passage p WHERE {matches} AND p.tsv @@ %(selecting)s::tsquery "
     "ORDER BY {lexical} DESC, p.id LIMIT %(lexical)s"
 )
-_NAMED = sql.SQL("SELECT p.id FROM passage p WHERE {matches} AND name_of(p.title) = ANY(%(names)s) LIMIT %(named)s")
+_NAMED = sql.SQL("SELECT p.id FROM own_passage p WHERE {matches} AND name_of(p.title) = ANY(%(names)s) LIMIT %(named)s")
 _SEARCH = sql.SQL(
     "WITH dense AS MATERIALIZED ({dense}), lexical AS MATERIALIZED ({lexical}), named AS MATERIALIZED ({named}) "
-    "SELECT {columns} FROM passage p JOIN document d ON d.id = p.document_id "
+    "SELECT {columns} FROM own_passage p JOIN document d ON d.id = p.document_id "
     "WHERE p.id IN (SELECT id FROM dense UNION SELECT id FROM lexical UNION SELECT id FROM named)"
 )
 

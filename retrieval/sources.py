@@ -18,13 +18,15 @@ class Source:
     """A named place to search. Sources are ordered: the first is the house's own, the rest are tried in turn.
 
     `external` marks text that nobody here vouches for: it is counted against the budget of external searches and never
-    ranked before a passage of an internal source. A `parallel` source is searched while the first set is graded.
+    ranked before a passage of an internal source. A `parallel` source is searched while the first set is graded. `collection` names the
+    one of the house's own that it searches, where that is not the one that is asked.
     """
 
     name: str
     retriever: Retriever
     external: bool = False
     parallel: bool = False
+    collection: str | None = None
 
     async def retrieve(
         self, query: Query, pass_over: Callable[[str], None] = lambda _name: None

@@ -1,13 +1,12 @@
 """The store of documents: collections, documents and their passages, written in whole documents."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from anyio import to_thread
-from anyio.lowlevel import checkpoint
-from pgvector import Vector as PgVector
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
@@ -17,11 +16,13 @@ from retrieval.faults import CollectionNotFound, RetrievalMisconfigured
 from retrieval.passage import Scalar
 from retrieval.pool import Connection, Pool
 from retrieval.ports import Embedder, Vector
-from retrieval.vectors import all_checked, index
+from retrieval.vectors import all_checked, is_indexed
 
 WRITE_LIMIT_S = 60.0  # a book of 3,000 passages and its index entries take about 10 s
-ROWS_AT_ONCE = 16  # about 2 ms of encoding, between which the event loop turns
+ROWS_AT_ONCE = 256  # 1 MB of vectors: a few milliseconds, between which the event loop turns
 LOCK_KEY = 7_236_115_010  # one collection is created at a time
+
+_Row = tuple[str, int, int, int, str, str, str, str]  # id, ordinal, start, end, title, text, metadata, vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class StoredPassage:
     title: str
     url: str | None
     text: str
+    collection: str
 
 
 def require_fit(name: str, model: str, dimensions: int, embedder: Embedder) -> None:
@@ -107,7 +109,7 @@ class PassageStore:
                 require_fit(collection, row[1], row[2], embedder)
             return row is not None
 
-        return await self._pool.run(find)
+        return await self._pool.run_for(tenant, find)
 
     async def open(self, embedder: Embedder, chunking: Chunking, collection: str, tenant: str) -> Collection:
         """The collection, made if it is absent, its index with it.
@@ -117,16 +119,15 @@ class PassageStore:
         collection, tenant = storable(collection), storable(tenant)
 
         async def make(connection: Connection) -> Collection:
-            async with connection.transaction():
-                await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
-                row = await _find(connection, collection, tenant)
-                if row is None:
-                    row = await _create(connection, embedder, chunking, collection, tenant)
-                require_fit(collection, row[1], row[2], embedder)
-                _require_chunking(collection, row[3], chunking)
-                return Collection(row[0], collection, tenant, row[2])
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
+            row = await _find(connection, collection, tenant)
+            if row is None:
+                row = await _create(connection, embedder, chunking, collection, tenant)
+            require_fit(collection, row[1], row[2], embedder)
+            _require_chunking(collection, row[3], chunking)
+            return Collection(row[0], collection, tenant, row[2])
 
-        return await self._pool.run(make, WRITE_LIMIT_S)
+        return await self._pool.run_for(tenant, make, WRITE_LIMIT_S)
 
     async def known(self, collection: Collection, root: str) -> dict[str, str]:
         """The content hash of every document of `root`, by name."""
@@ -138,24 +139,22 @@ class PassageStore:
             )
             return dict(await found.fetchall())
 
-        return await self._pool.run(read)
+        return await self._pool.run_for(collection.tenant, read)
 
     async def replace(self, collection: Collection, document_id: str, source: Source, content: Content) -> None:
         """Stores a document in place of the one of the same id: a reader sees the old one or the new one, whole.
 
         Raises EmbeddingFailed when the vectors do not fit the passages or the collection, CollectionNotFound when it has been removed.
         """
-        count, dimensions = len(content.chunks), collection.dimensions
-        vectors = await to_thread.run_sync(all_checked, content.vectors, dimensions, count, abandon_on_cancel=True)
+        rows = await to_thread.run_sync(_rows, collection, document_id, content, abandon_on_cancel=True)
 
         async def write(connection: Connection) -> None:
-            async with connection.transaction():
-                await _require_present(connection, collection)
-                await _write_document(connection, collection, document_id, source, content)
-                await connection.execute("DELETE FROM passage WHERE document_id = %s", (document_id,))
-                await _write_passages(connection, collection, document_id, content, vectors)
+            await _require_present(connection, collection)
+            await _write_document(connection, collection, document_id, source, content)
+            await connection.execute("DELETE FROM own_passage WHERE document_id = %s", (document_id,))
+            await _write_passages(connection, collection, document_id, rows)
 
-        await self._pool.run(write, WRITE_LIMIT_S)
+        await self._pool.run_for(collection.tenant, write, WRITE_LIMIT_S)
 
     async def forget(self, collection: Collection, root: str, names: Sequence[str]) -> int:
         """Removes the named documents of `root`; how many there were."""
@@ -167,41 +166,42 @@ class PassageStore:
             )
             return gone.rowcount
 
-        return await self._pool.run(delete, WRITE_LIMIT_S) if names else 0
+        return await self._pool.run_for(collection.tenant, delete, WRITE_LIMIT_S) if names else 0
 
     async def refresh_statistics(self) -> None:
         """Has the planner know how much there is: the choice between index and scan hangs on it, and autovacuum comes late."""
 
         async def analyze(connection: Connection) -> None:
-            await connection.execute("ANALYZE collection, document, passage")
+            await connection.execute("SELECT refresh_statistics()")
 
         await self._pool.run(analyze, WRITE_LIMIT_S)
 
-    async def remove(self, document_id: str, tenant: str = "default") -> bool:
-        """Removes one document of `tenant` with its passages; whether there was one."""
+    async def remove(self, document_id: str, tenant: str = "default", within: Container[str] | None = None) -> bool:
+        """Removes one document of `tenant` with its passages; whether there was one, in a collection `within`."""
 
         async def delete(connection: Connection) -> bool:
-            gone = await connection.execute(
-                "DELETE FROM document d USING collection c WHERE c.id = d.collection_id AND d.id = %s AND c.tenant = %s",
-                (storable(document_id), storable(tenant)),
-            )
-            return gone.rowcount > 0
+            found = await (
+                await connection.execute(_COLLECTION_OF, (storable(document_id), storable(tenant)))
+            ).fetchone()
+            if found is None or (within is not None and found[0] not in within):
+                return False
+            await connection.execute("DELETE FROM document WHERE id = %s", (storable(document_id),))
+            return True
 
-        return await self._pool.run(delete, WRITE_LIMIT_S)
+        return await self._pool.run_for(tenant, delete, WRITE_LIMIT_S)
 
     async def documents(self, collection: str = "default", tenant: str = "default") -> tuple[StoredDocument, ...]:
         """Every document of the collection, by source. Raises CollectionNotFound when there is no such collection."""
 
         async def read(connection: Connection) -> tuple[StoredDocument, ...]:
-            async with connection.transaction():
-                row = await _find(connection, collection, tenant)
-                if row is None:
-                    raise CollectionNotFound(f"there is no collection named {collection!r}")
-                async with connection.cursor(row_factory=class_row(StoredDocument)) as cursor:
-                    await cursor.execute(_LIST, (row[0],))
-                    return tuple(await cursor.fetchall())
+            row = await _find(connection, collection, tenant)
+            if row is None:
+                raise CollectionNotFound(f"there is no collection named {collection!r}")
+            async with connection.cursor(row_factory=class_row(StoredDocument)) as cursor:
+                await cursor.execute(_LIST, (row[0],))
+                return tuple(await cursor.fetchall())
 
-        return await self._pool.run(read)
+        return await self._pool.run_for(tenant, read)
 
     async def passage(self, passage_id: str, tenant: str = "default") -> StoredPassage | None:
         """One passage of `tenant`; None where there is none."""
@@ -211,17 +211,17 @@ class PassageStore:
                 await cursor.execute(_PASSAGE, (storable(passage_id), storable(tenant)))
                 return await cursor.fetchone()
 
-        return await self._pool.run(read)
+        return await self._pool.run_for(tenant, read)
 
-    async def content_hash(self, document_id: str) -> str | None:
-        """The content hash of one document; None where there is none."""
+    async def content_hash(self, document_id: str, tenant: str = "default") -> str | None:
+        """The content hash of one document of `tenant`; None where there is none."""
 
         async def read(connection: Connection) -> str | None:
             found = await connection.execute("SELECT content_hash FROM document WHERE id = %s", (document_id,))
             row = await found.fetchone()
             return None if row is None else str(row[0])
 
-        return await self._pool.run(read)
+        return await self._pool.run_for(tenant, read)
 
     async def newest(
         self, limit: int, before: tuple[datetime, str] | None, collection: str = "default", tenant: str = "default"
@@ -233,31 +233,33 @@ class PassageStore:
         at, after_id = before or (datetime.max.replace(tzinfo=UTC), "")
 
         async def read(connection: Connection) -> tuple[StoredDocument, ...]:
-            async with connection.transaction():
-                row = await _find(connection, collection, tenant)
-                if row is None:
-                    raise CollectionNotFound(f"there is no collection named {collection!r}")
-                async with connection.cursor(row_factory=class_row(StoredDocument)) as cursor:
-                    await cursor.execute(_NEWEST, (row[0], at, storable(after_id), limit))
-                    return tuple(await cursor.fetchall())
+            row = await _find(connection, collection, tenant)
+            if row is None:
+                raise CollectionNotFound(f"there is no collection named {collection!r}")
+            async with connection.cursor(row_factory=class_row(StoredDocument)) as cursor:
+                await cursor.execute(_NEWEST, (row[0], at, storable(after_id), limit))
+                return tuple(await cursor.fetchall())
 
-        return await self._pool.run(read)
+        return await self._pool.run_for(tenant, read)
 
 
+_COLLECTION_OF = (
+    "SELECT c.name FROM document d JOIN collection c ON c.id = d.collection_id WHERE d.id = %s AND c.tenant = %s"
+)
 _PASSAGE = """
-SELECT p.id, p.document_id, p.title, d.url, p.text
-FROM passage p JOIN document d ON d.id = p.document_id JOIN collection c ON c.id = p.collection_id
+SELECT p.id, p.document_id, p.title, d.url, p.text, c.name AS collection
+FROM own_passage p JOIN document d ON d.id = p.document_id JOIN collection c ON c.id = p.collection_id
 WHERE p.id = %s AND c.tenant = %s
 """
 _NEWEST = """
 SELECT d.id, d.source, d.title, d.url, d.ingested_at,
-       (SELECT count(*) FROM passage p WHERE p.document_id = d.id) AS passages
+       (SELECT count(*) FROM own_passage p WHERE p.document_id = d.id) AS passages
 FROM document d WHERE d.collection_id = %s AND (d.ingested_at, d.id) < (%s, %s)
 ORDER BY d.ingested_at DESC, d.id DESC LIMIT %s
 """
 _LIST = """
 SELECT d.id, d.source, d.title, d.url, d.ingested_at,
-       (SELECT count(*) FROM passage p WHERE p.document_id = d.id) AS passages
+       (SELECT count(*) FROM own_passage p WHERE p.document_id = d.id) AS passages
 FROM document d WHERE d.collection_id = %s ORDER BY d.source, d.root
 """
 
@@ -274,8 +276,8 @@ async def _find(connection: Connection, name: str, tenant: str) -> tuple[Any, ..
 async def _create(
     connection: Connection, embedder: Embedder, chunking: Chunking, name: str, tenant: str
 ) -> tuple[Any, ...]:
-    if (statement := index(embedder.dimensions)) is not None:
-        await connection.execute(statement)
+    if is_indexed(embedder.dimensions):
+        await connection.execute("SELECT index_passages(%s)", (embedder.dimensions,))
     made = await connection.execute(
         "INSERT INTO collection (tenant, name, model, dimensions, chunking) VALUES (%s, %s, %s, %s, %s) "
         "RETURNING id, model, dimensions, chunking",
@@ -320,27 +322,39 @@ async def _write_document(
     )
 
 
+def _rows(collection: Collection, document_id: str, content: Content) -> list[_Row]:
+    """A row for each passage, its vector written out: of a book this takes a second, in which no event loop should stand still.
+
+    Raises EmbeddingFailed.
+    """
+    vectors = all_checked(content.vectors, collection.dimensions, len(content.chunks))
+    return [
+        (
+            f"{document_id}:{ordinal}",
+            ordinal,
+            chunk.start,
+            chunk.end,
+            storable(titled(content.title, chunk.headings)),
+            chunk.text,
+            json.dumps(metadata_of(content.metadata, chunk.headings)),
+            vector.to_text(),
+        )
+        for ordinal, (chunk, vector) in enumerate(zip(content.chunks, vectors, strict=True))
+    ]
+
+
 async def _write_passages(
-    connection: Connection, collection: Collection, document_id: str, content: Content, vectors: Sequence[PgVector]
+    connection: Connection, collection: Collection, document_id: str, rows: Sequence[_Row]
 ) -> None:
-    columns = (
-        "id, document_id, collection_id, ordinal, start_char, end_char, title, text, metadata, dimensions, embedding"
-    )
-    async with connection.cursor() as cursor, cursor.copy(f"COPY passage ({columns}) FROM STDIN") as copy:
-        for ordinal, (chunk, vector) in enumerate(zip(content.chunks, vectors, strict=True)):
-            if ordinal % ROWS_AT_ONCE == 0:
-                await checkpoint()  # writing a row waits for nothing as long as the server keeps up
-            row = (
-                f"{document_id}:{ordinal}",
-                document_id,
-                collection.id,
-                ordinal,
-                chunk.start,
-                chunk.end,
-                storable(titled(content.title, chunk.headings)),
-                chunk.text,
-                Jsonb(metadata_of(content.metadata, chunk.headings)),
-                collection.dimensions,
-                vector,
-            )
-            await copy.write_row(row)
+    """Many rows to a statement, for each of which the terms are counted once; COPY is not to be had under row-level security."""
+    for at in range(0, len(rows), ROWS_AT_ONCE):
+        columns = map(list, zip(*rows[at : at + ROWS_AT_ONCE], strict=True))
+        await connection.execute(_WRITE_PASSAGES, (document_id, collection.id, collection.dimensions, *columns))
+
+
+_WRITE_PASSAGES = """
+INSERT INTO passage (document_id, collection_id, dimensions, id, ordinal, start_char, end_char, title, text, metadata, embedding)
+SELECT %s, %s, %s, row.id, row.ordinal, row.start_char, row.end_char, row.title, row.text, row.metadata::jsonb, row.embedding::vector
+FROM unnest(%s::text[], %s::integer[], %s::integer[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::text[])
+    AS row (id, ordinal, start_char, end_char, title, text, metadata, embedding)
+"""

@@ -48,15 +48,6 @@ def distance(dimensions: int) -> sql.Composed:
     return sql.SQL("p.embedding::{kind} <=> %(vector)s::{kind}").format(kind=indexed_type(dimensions))
 
 
-def index(dimensions: int) -> sql.Composed | None:
-    """The statement that makes the index for vectors of this length, if it is absent; None for vectors too long for one."""
-    if dimensions > HALFVEC_INDEX_LIMIT:
-        return None
-    return sql.SQL(
-        "CREATE INDEX IF NOT EXISTS {name} ON passage USING hnsw ((embedding::{kind}) {ops}) WHERE dimensions = {length}"
-    ).format(
-        name=sql.Identifier(f"passage_embedding_{dimensions}"),
-        kind=indexed_type(dimensions),
-        ops=sql.SQL("vector_cosine_ops" if dimensions <= VECTOR_INDEX_LIMIT else "halfvec_cosine_ops"),
-        length=sql.Literal(dimensions),
-    )
+def is_indexed(dimensions: int) -> bool:
+    """Whether there is an index for vectors of this length: the database's function `index_passages` makes it, of `indexed_type`."""
+    return dimensions <= HALFVEC_INDEX_LIMIT

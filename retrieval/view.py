@@ -81,14 +81,13 @@ class ViewRetriever:
         parameters = self._parameters(query)
 
         async def search(connection: Connection) -> list[_Row]:
-            async with connection.transaction():
-                await connection.execute(_BOUNDS.format(timeout_ms=sql.Literal(max(1, int(self._limit_s * 1000)))))
-                async with connection.cursor(row_factory=class_row(_Row)) as cursor:
-                    await cursor.execute(self._statement, parameters)
-                    return await cursor.fetchall()
+            await connection.execute(_BOUNDS.format(timeout_ms=sql.Literal(max(1, int(self._limit_s * 1000)))))
+            async with connection.cursor(row_factory=class_row(_Row)) as cursor:
+                await cursor.execute(self._statement, parameters)
+                return await cursor.fetchall()
 
         try:
-            rows = await self._pool.run(search, self._limit_s)
+            rows = await self._pool.run_for(query.tenant, search, self._limit_s)
         except (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError, psycopg.InternalError) as error:
             raise self._misconfigured() from error
         except RetrievalMisconfigured as error:

@@ -183,11 +183,11 @@ def _older(path: Path | None) -> Any:
 async def _logged(since_s: float) -> "Profile":
     from gateway.bench.logged import logged_profile
     from gateway.cli import settings_or_exit
-    from gateway.wiring import database_url
+    from gateway.wiring import owner_url
     from retrieval.pool import open_pool
     from retrieval.schema import migrate
 
     async with AsyncExitStack() as stack:
-        url = await stack.enter_async_context(database_url(settings_or_exit()))
+        url = await stack.enter_async_context(owner_url(settings_or_exit()))
         await migrate(url)
         return await logged_profile(await stack.enter_async_context(open_pool(url, size=1)), since_s)

@@ -4,6 +4,7 @@ from typing import Any
 
 from gateway.bench.profile import Delays, Mix, Profile, ProfileUnreadable, Sample
 from retrieval.pool import Connection, Pool
+from retrieval.tenancy import DEFAULT
 
 READ_LIMIT_S = 30.0
 SAMPLES = 5_000  # of the newest
@@ -28,7 +29,7 @@ async def logged_profile(pool: Pool, since_s: float) -> Profile:
         kinds = await (await connection.execute(_KINDS, (since_s,))).fetchall()
         return samples, kinds
 
-    return profile_of(*await pool.run(read, READ_LIMIT_S))
+    return profile_of(*await pool.run_for(DEFAULT, read, READ_LIMIT_S))
 
 
 def profile_of(samples: list[Any], kinds: list[Any]) -> Profile:

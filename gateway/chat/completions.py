@@ -129,6 +129,8 @@ def kind(fault: GatewayFault) -> str:
     status = status_of(fault)
     if status == 401:
         return "authentication_error"
+    if status == 403:
+        return "permission_error"
     if status == 429:
         return "rate_limit_error"
     return "invalid_request_error" if status < 500 else "server_error"

@@ -3,6 +3,7 @@
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
+from gateway.access.caller import Caller, Role
 from gateway.chat.completions import problem
 from gateway.house import House
 from gateway.problems import headers_of, send_json, status_of
@@ -22,15 +23,19 @@ class ModelsRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         try:
-            self._house.keys.check(Headers(scope=scope))
-            await send_json(send, 200, self._body(scope["path_params"].get("model")))
+            caller = self._house.keys.caller(Headers(scope=scope))
+            caller.require(Role.ASK)
+            await send_json(send, 200, self._body(scope["path_params"].get("model"), caller))
         except GatewayFault as fault:
             status = status_of(fault)
             await send_json(send, status, problem(fault), headers_of(fault, status))
 
-    def _body(self, name: str | None) -> Json:
-        """One model, or the list of them. Raises ModelNotFound."""
+    def _body(self, name: str | None, caller: Caller) -> Json:
+        """One model, or the list of those whose collection the caller may use. Raises ModelNotFound and CollectionForbidden."""
         profiles = self._house.profiles
         if name is not None:
-            return openai.model(profiles.of(name).name, profiles.created_s)
-        return {"object": "list", "data": [openai.model(profile.name, profiles.created_s) for profile in profiles]}
+            profile = profiles.of(name)
+            caller.require_collection(profile.collection)
+            return openai.model(profile.name, profiles.created_s)
+        usable = [profile for profile in profiles if caller.may_use(profile.collection)]
+        return {"object": "list", "data": [openai.model(profile.name, profiles.created_s) for profile in usable]}

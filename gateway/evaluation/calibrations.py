@@ -41,7 +41,7 @@ class PostgresCalibrations:
         async def insert(connection: Connection) -> None:
             await connection.execute(_INSERT, row)
 
-        await self._pool.run(insert, self._limit_s)
+        await self._pool.run_for(tenant, insert, self._limit_s)
 
     async def newest(self, *, grader: str, tenant: str = "default") -> dict[str, Calibration]:
         """The newest calibration of each collection that has one. Raises CalibrationInvalid where one cannot be read."""
@@ -51,7 +51,7 @@ class PostgresCalibrations:
 
         return {
             collection: Calibration.from_json(model)
-            for collection, model in await self._pool.run(select, self._limit_s)
+            for collection, model in await self._pool.run_for(tenant, select, self._limit_s)
         }
 
     async def versions(self, collection: str, *, grader: str, tenant: str = "default") -> list[Version]:
@@ -60,4 +60,4 @@ class PostgresCalibrations:
         async def select(connection: Connection) -> list[tuple[str, datetime]]:
             return await (await connection.execute(_VERSIONS, (tenant, collection, grader))).fetchall()
 
-        return [Version(*row) for row in await self._pool.run(select, self._limit_s)]
+        return [Version(*row) for row in await self._pool.run_for(tenant, select, self._limit_s)]

@@ -1,4 +1,4 @@
-"""Idempotency: what makes two requests the same one. The header's key, the digest of a body, the digest of who asks."""
+"""Idempotency: what makes two requests of a caller the same one. The header's key, the digest of a body."""
 
 import hashlib
 import json
@@ -26,11 +26,3 @@ def digest_of(body: object) -> str:
     """The same for every JSON body of the same content, in whatever order its names come."""
     canonical = json.dumps(body, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
-
-
-def owner_of(headers: Mapping[str, str], *, has_keys: bool) -> str:
-    """A digest of the API key of a request that was let in; the same for everyone where no keys are configured."""
-    if not has_keys:
-        return ""
-    token = headers.get("authorization", "").partition(" ")[2].strip()
-    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()

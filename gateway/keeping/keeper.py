@@ -14,10 +14,11 @@ from anyio.abc import TaskGroup, TaskStatus
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from gateway.keeping.recording import Recording, Source
-from gateway.keeping.recordings import Claim, Held, Recordings, SharedSource, State
+from gateway.keeping.recordings import Claim, Held, Recordings, Shared, SharedSource, State
 from gateway.open_answers import OpenAnswers
 from gateway.problems import IdempotencyKeyReused, TooManyKept
 from retrieval.faults import GatewayFault
+from retrieval.tenancy import DEFAULT
 from streaming.attempt import Emit
 from streaming.events import Done, Event, Failed
 from streaming.halt import Halt
@@ -70,7 +71,7 @@ class Keeper:
 
     tasks: TaskGroup
     keeping: Keeping
-    shared: Recordings | None = None
+    shared: Shared | None = None
     _kept: dict[str, Kept] = field(default_factory=dict)
     _keys: dict[tuple[str, str], str] = field(default_factory=dict)
     _claiming: tuple[anyio.Lock, ...] = field(default_factory=lambda: tuple(anyio.Lock() for _ in range(LOCKS)))
@@ -102,15 +103,18 @@ class Keeper:
         held = self._held_here(claim)
         return None if held is None else agreed(held.claim.digest, claim, held.recording)
 
-    async def find(self, answer_id: str, owner: str) -> tuple[Source, Held] | None:
+    async def find(self, answer_id: str, owner: str, tenant: str = DEFAULT) -> tuple[Source, Held] | None:
         """The recording of that id and owner, here or elsewhere, with how far it is. Raises RetrievalUnavailable."""
         here = self._kept.get(answer_id)
         if here is not None and not here.recording.is_lost:
             return (here.recording, held_of(here)) if here.claim.owner == owner else None
-        held = None if self.shared is None else await self.shared.find(answer_id, owner)
-        return None if held is None or self.shared is None else (SharedSource(self.shared, held), held)
+        if self.shared is None:
+            return None
+        shared = self.shared.of(tenant)
+        held = await shared.find(answer_id, owner)
+        return None if held is None else (SharedSource(shared, held), held)
 
-    async def stop(self, answer_id: str, owner: str) -> bool:
+    async def stop(self, answer_id: str, owner: str, tenant: str = DEFAULT) -> bool:
         """Ends an answer that nobody wants any more and keeps nothing of it; whether there was one of that id and owner.
 
         One that another process gives ends when that process next tells of it, two seconds later at most. Raises RetrievalUnavailable.
@@ -120,9 +124,10 @@ class Keeper:
             kept.stopped.set()
             if kept.ended_s is not None:
                 self._forget(kept)
-        held = None if self.shared is None else await self.shared.find(answer_id, owner)
-        if held is not None and self.shared is not None:
-            await self.shared.stop(answer_id)
+        shared = None if self.shared is None else self.shared.of(tenant)
+        held = None if shared is None else await shared.find(answer_id, owner)
+        if held is not None and shared is not None:
+            await shared.stop(answer_id)
         return held is not None or (kept is not None and kept.claim.owner == owner)
 
     def _held_here(self, claim: Claim) -> Kept | None:
@@ -133,11 +138,15 @@ class Keeper:
     async def _start(self, claim: Claim, run: Run, open_answers: OpenAnswers) -> Source:
         self._make_room()
         kept = Kept(claim, Recording(claim.answer_id))
-        if self.shared is not None and (held := await self._claim(self.shared, kept)) is not None:
-            return agreed(held.digest, claim, SharedSource(self.shared, held))
+        shared = self._shared_with(kept)
+        if shared is not None and (held := await self._claim(shared, kept)) is not None:
+            return agreed(held.digest, claim, SharedSource(shared, held))
         with self._listed(kept):
             await self.tasks.start(self._own, kept, run, open_answers, name=f"answer {claim.answer_id}")
         return kept.recording
+
+    def _shared_with(self, kept: Kept) -> Recordings | None:
+        return None if self.shared is None else self.shared.of(kept.claim.tenant)
 
     async def _claim(self, shared: Recordings, kept: Kept) -> Held | None:
         """Makes the recording known to the others, before its first event is sent; or who holds its key.
@@ -221,7 +230,7 @@ class Keeper:
 
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._mind, recording, tasks.cancel_scope)
+                tasks.start_soon(self._mind, kept, tasks.cancel_scope)
                 tasks.start_soon(end_when_stopped, kept, tasks.cancel_scope)
                 tasks.start_soon(self._share, kept)
                 await run(emit, halt)
@@ -229,38 +238,41 @@ class Keeper:
         except Exception:  # in this group the answers of all other clients would fall with it
             log.exception("kept answer %s failed outside its own handling", kept.claim.answer_id)
 
-    async def _mind(self, recording: Recording, scope: CancelScope) -> None:
+    async def _mind(self, kept: Kept, scope: CancelScope) -> None:
         """Cancels `scope` once nobody has read for the grace, here or elsewhere."""
+        recording = kept.recording
         while True:
             await recording.until_deserted()
             with anyio.move_on_after(self.keeping.grace_s):
                 await recording.until_read()
                 continue
-            if not await self._is_read_elsewhere(recording.answer_id):
+            if not await self._is_read_elsewhere(kept):
                 log.info("answer %s is given up: nobody came back for it", recording.answer_id)
                 recording.lose()
                 scope.cancel()
                 return
 
-    async def _is_read_elsewhere(self, answer_id: str) -> bool:
-        if self.shared is None:
+    async def _is_read_elsewhere(self, kept: Kept) -> bool:
+        shared, answer_id = self._shared_with(kept), kept.claim.answer_id
+        if shared is None:
             return False
         try:
-            return await self.shared.is_read(answer_id, max(self.keeping.grace_s, READ_WITHIN_S))
+            return await shared.is_read(answer_id, max(self.keeping.grace_s, READ_WITHIN_S))
         except Exception as error:
             log.warning("whether answer %s is read elsewhere is not known: %s", answer_id, type(error).__name__)
             return False
 
     async def _share(self, kept: Kept) -> None:
         """Tells the other processes what was added, soon after it was, and that the answer is alive."""
-        if self.shared is None:
+        shared = self._shared_with(kept)
+        if shared is None:
             return
         while True:
             if kept.recording.last == kept.shared_to:
                 with anyio.move_on_after(ALIVE_EVERY_S):
                     await kept.recording.grown()
             await anyio.sleep(SHARE_EVERY_S)
-            await self._tell(self.shared, kept, None)
+            await self._tell(shared, kept, None)
 
     async def _tell(self, shared: Recordings, kept: Kept, expires_s: float | None) -> bool:
         """Adds what the others do not know yet; whether that could be done. What cannot be added now is added with the next."""
@@ -297,15 +309,16 @@ class Keeper:
 
     async def _share_end(self, kept: Kept) -> None:
         """Tells the others of the end, also when this server ends with it; else as soon as the database lets it."""
-        if self.shared is None:
+        shared = self._shared_with(kept)
+        if shared is None:
             return
         is_told = False
         with CancelScope(shield=True), anyio.move_on_after(LAST_SHARE_S):
-            is_told = await self._end_shared(self.shared, kept)
+            is_told = await self._end_shared(shared, kept)
         until_s = anyio.current_time() + self.keeping.keep_s
         while not is_told and kept.recording.is_ended and anyio.current_time() < until_s:
             await anyio.sleep(SHARE_AGAIN_S)
-            is_told = await self._end_shared(self.shared, kept)
+            is_told = await self._end_shared(shared, kept)
 
     async def _end_shared(self, shared: Recordings, kept: Kept) -> bool:
         answer_id = kept.claim.answer_id
@@ -364,7 +377,7 @@ def agreed(digest: str, claim: Claim, source: Source) -> Source:
 
 
 @asynccontextmanager
-async def open_keeper(keeping: Keeping | None = None, shared: Recordings | None = None) -> AsyncIterator[Keeper]:
+async def open_keeper(keeping: Keeping | None = None, shared: Shared | None = None) -> AsyncIterator[Keeper]:
     """A keeper whose answers run at most until the end of the block; what is then left is cancelled, and closed before this returns."""
     async with anyio.create_task_group() as tasks:
         keeper = Keeper(tasks, keeping or Keeping(), shared)

@@ -9,6 +9,7 @@ import anyio
 
 from gateway.keeping.recording import Chunk, Piece, lost
 from retrieval.faults import RetrievalUnavailable
+from retrieval.tenancy import DEFAULT
 
 POLL_S, POLL_MOST_S = 0.05, 0.4  # between two looks at an answer that another server gives; longer while nothing comes
 DOUBT_S = 4.0  # twice what its server takes to show itself, after an outage of the database that kept it from it
@@ -23,6 +24,7 @@ class Claim:
     owner: str
     digest: str
     key: str | None = None
+    tenant: str = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class State(Enum):
 
 
 class Recordings(Protocol):
-    """Where recordings are shared. Methods raise RetrievalUnavailable; each is short and holds nothing when it returns."""
+    """Where the recordings of a tenant are shared. Methods raise RetrievalUnavailable; each is short and holds nothing when it returns."""
 
     async def claim(self, claim: Claim, expires_s: float) -> Held | None:
         """Makes room for a recording, for `expires_s` at most; None. Where its key is taken nothing is made: who holds the key."""
@@ -91,8 +93,16 @@ class Recordings(Protocol):
         """Removes a recording."""
         ...
 
+
+class Shared(Protocol):
+    """Where the recordings of every tenant are."""
+
+    def of(self, tenant: str) -> Recordings:
+        """Those of one."""
+        ...
+
     async def sweep(self) -> None:
-        """Removes what has expired."""
+        """Removes what has expired. Raises RetrievalUnavailable."""
         ...
 
 

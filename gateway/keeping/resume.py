@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
+from gateway.access.caller import Caller, Role
 from gateway.exchange import Exchange
 from gateway.house import House
 from gateway.keeping.idempotency import HEADER as KEY_HEADER
-from gateway.keeping.idempotency import digest_of, key_of, owner_of
+from gateway.keeping.idempotency import digest_of, key_of
 from gateway.keeping.keeper import Keeper
 from gateway.keeping.recording import Recording
-from gateway.keeping.recordings import Held
+from gateway.keeping.recordings import Claim, Held
 from gateway.keeping.replay import Replay
 from gateway.problems import (
     AnswerNotFound,
@@ -48,15 +49,19 @@ class Place:
 class Wish:
     """What a question says about keeping its answer: who asks, what (as digests), under which key, and from where on."""
 
-    owner: str
+    caller: Caller
     digest: str
     key: str | None
     place: Place | None
 
     @staticmethod
-    def of(headers: Headers, body: object, *, has_keys: bool) -> "Wish":
+    def of(headers: Headers, body: object, caller: Caller) -> "Wish":
         """Raises InvalidRequest and BadLastEventId."""
-        return Wish(owner_of(headers, has_keys=has_keys), digest_of(body), key_of(headers), place_of(headers))
+        return Wish(caller, digest_of(body), key_of(headers), place_of(headers))
+
+    def claim(self, answer_id: str) -> Claim:
+        """What is claimed for an answer of that id."""
+        return Claim(answer_id, self.caller.owner, self.digest, self.key, self.caller.tenant)
 
 
 class Events:
@@ -69,8 +74,9 @@ class Events:
         exchange, headers = Exchange(scope, receive, send), Headers(scope=scope)
         trace = self._house.telemetry.request(headers, method=scope["method"], route=ROUTE, path=scope["path"])
         try:
-            self._house.keys.check(headers)
-            replay = await self._found(scope["path_params"]["id"], headers)
+            caller = self._house.keys.caller(headers)
+            caller.require(Role.ASK)
+            replay = await self._found(scope["path_params"]["id"], headers, caller)
             if replay is None:
                 await send_nothing(exchange)
             else:
@@ -83,13 +89,12 @@ class Events:
         finally:
             trace.end(exchange.status)
 
-    async def _found(self, answer_id: str, headers: Headers) -> Replay | None:
+    async def _found(self, answer_id: str, headers: Headers, caller: Caller) -> Replay | None:
         place = place_of(headers)
         if place is not None and place.answer_id != answer_id:
             raise BadLastEventId("the Last-Event-ID is of another answer")
-        owner = owner_of(headers, has_keys=self._house.keys.are_set)
         keeper = self._house.keeper if is_id(answer_id) else None
-        found = None if keeper is None else await keeper.find(answer_id, owner)
+        found = None if keeper is None else await keeper.find(answer_id, caller.owner, caller.tenant)
         if found is None:
             raise AnswerNotFound("no answer of this id is kept: only resumable ones are, and not for long")
         return rest(Replay(found[0], 0 if place is None else place.n), found[1])
@@ -105,10 +110,10 @@ class Stop:
         exchange, headers = Exchange(scope, receive, send), Headers(scope=scope)
         trace = self._house.telemetry.request(headers, method=scope["method"], route=ONE_ROUTE, path=scope["path"])
         try:
-            self._house.keys.check(headers)
-            owner = owner_of(headers, has_keys=self._house.keys.are_set)
+            caller = self._house.keys.caller(headers)
+            caller.require(Role.ASK)
             keeper, answer_id = self._house.keeper, scope["path_params"]["id"]
-            if keeper is None or not is_id(answer_id) or not await keeper.stop(answer_id, owner):
+            if keeper is None or not is_id(answer_id) or not await keeper.stop(answer_id, caller.owner, caller.tenant):
                 raise AnswerNotFound("no answer of this id is kept: only resumable ones are, and not for long")
             await send_nothing(exchange)
         except GatewayFault as fault:
@@ -118,10 +123,11 @@ class Stop:
             trace.end(exchange.status)
 
 
-async def asked_again(keeper: Keeper | None, place: Place, owner: str, digest: str, *, is_whole: bool) -> Replay | None:
+async def asked_again(keeper: Keeper | None, place: Place, wish: Wish, *, is_whole: bool) -> Replay | None:
     """The rest of the answer that `place` is in, when it answers the same body; None when there is none. Raises NothingToResume."""
-    found = None if keeper is None else await keeper.find(place.answer_id, owner)
-    if found is None or found[1].digest != digest:
+    caller = wish.caller
+    found = None if keeper is None else await keeper.find(place.answer_id, caller.owner, caller.tenant)
+    if found is None or found[1].digest != wish.digest:
         raise NothingToResume(
             "the answer of this Last-Event-ID is not kept; without the header the question is asked anew"
         )

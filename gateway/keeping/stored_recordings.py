@@ -1,4 +1,4 @@
-"""Recordings in PostgreSQL: what several gateways share. Every method is one short statement or transaction."""
+"""Recordings in PostgreSQL: what several gateways share. Every method is one short transaction."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from gateway.keeping.recording import Chunk
 from gateway.keeping.recordings import LOST_S, Claim, Held, State, Stored
 from retrieval.pool import Connection, Pool
+from retrieval.tenancy import row_for
 
 CHUNKS_AT_ONCE = 500  # of one look; a reader comes again for the rest
 READ_EVERY_S = 1.0  # a reader's trace is written no more often
@@ -52,20 +53,33 @@ WHERE answer_id = %(answer_id)s AND last > %(after)s ORDER BY last LIMIT %(limit
 """
 _MARK = "UPDATE recording SET read_at = clock_timestamp() WHERE answer_id = %(answer_id)s"
 _STOP = "UPDATE recording SET key = NULL, expires_at = '-infinity' WHERE answer_id = %s"  # it expires when its server has seen that
-_SWEEP = """
-DELETE FROM recording WHERE expires_at < clock_timestamp()
-    AND (isfinite(expires_at) OR alive_at < clock_timestamp() - %s * interval '1 second')
-"""
+_SWEEP = "SELECT sweep_recordings(%s)"
 _IS_READ = """
 SELECT 1 FROM recording WHERE answer_id = %s AND read_at > clock_timestamp() - %s * interval '1 second'
 """
 
 
 class StoredRecordings:
-    """See gateway.recordings.Recordings."""
+    """See gateway.keeping.recordings.Shared."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+
+    def of(self, tenant: str) -> "TenantRecordings":
+        return TenantRecordings(self._pool, tenant)
+
+    async def sweep(self) -> None:
+        async def run(connection: Connection) -> None:
+            await connection.execute(_SWEEP, (LOST_S,))
+
+        await self._pool.run(run)
+
+
+class TenantRecordings:
+    """See gateway.keeping.recordings.Recordings."""
+
+    def __init__(self, pool: Pool, tenant: str) -> None:
+        self._pool, self._tenant = pool, tenant
 
     async def claim(self, claim: Claim, expires_s: float) -> Held | None:
         values = {
@@ -78,15 +92,14 @@ class StoredRecordings:
         }
 
         async def insert(connection: Connection) -> Held | None:
-            async with connection.transaction():
-                if claim.key is not None:
-                    await connection.execute(_FREE, values)
-                made = await connection.execute(_CLAIM, values)
-                if made.rowcount:
-                    return None
-                return held_of(await (await connection.execute(_HOLDER, values)).fetchone())
+            if claim.key is not None:
+                await connection.execute(_FREE, values)
+            made = await connection.execute(_CLAIM, values)
+            if made.rowcount:
+                return None
+            return held_of(await (await connection.execute(_HOLDER, values)).fetchone())
 
-        return await self._pool.run(insert)
+        return await self._pool.run_for(self._tenant, insert)
 
     async def append(self, answer_id: str, chunks: Sequence[Chunk], expires_s: float | None) -> State:
         values = {
@@ -100,7 +113,7 @@ class StoredRecordings:
         }
 
         async def insert(connection: Connection) -> State:
-            row = await (await connection.execute(_GROW, values)).fetchone()
+            row = await row_for(connection, self._tenant, _GROW, values)
             if row is None:
                 return State.GONE
             return State.KEPT if row[0] else State.STOPPED
@@ -112,7 +125,7 @@ class StoredRecordings:
             found = await connection.execute(_FIND, {"answer_id": answer_id, "owner": owner})
             return held_of(await found.fetchone())
 
-        return await self._pool.run(select)
+        return await self._pool.run_for(self._tenant, select)
 
     async def read(self, answer_id: str, after: int) -> Stored | None:
         values = {
@@ -133,13 +146,13 @@ class StoredRecordings:
             chunks = await (await connection.execute(_CHUNKS, values)).fetchall() if last > after else []
             return Stored([Chunk(first, end, bytes(frames)) for first, end, frames in chunks], last, is_ended, is_lost)
 
-        return await self._pool.run(select)
+        return await self._pool.run_for(self._tenant, select)
 
     async def is_read(self, answer_id: str, within_s: float) -> bool:
         async def select(connection: Connection) -> bool:
             return await (await connection.execute(_IS_READ, (answer_id, within_s))).fetchone() is not None
 
-        return await self._pool.run(select)
+        return await self._pool.run_for(self._tenant, select)
 
     async def release(self, answer_id: str) -> None:
         await self._execute("UPDATE recording SET key = NULL WHERE answer_id = %s", answer_id)
@@ -150,14 +163,11 @@ class StoredRecordings:
     async def forget(self, answer_id: str) -> None:
         await self._execute("DELETE FROM recording WHERE answer_id = %s", answer_id)
 
-    async def sweep(self) -> None:
-        await self._execute(_SWEEP, LOST_S)
-
     async def _execute(self, statement: str, *values: object) -> None:
         async def run(connection: Connection) -> None:
             await connection.execute(statement.encode(), values)
 
-        await self._pool.run(run)
+        await self._pool.run_for(self._tenant, run)
 
 
 def held_of(row: tuple[Any, ...] | None) -> Held | None:

@@ -63,11 +63,11 @@ async def _seen(settings: "Settings", prometheus: str | None, gateway: str | Non
 
         return await (seen_by_prometheus(prometheus, since_s) if prometheus else seen_at_gateway(str(gateway)))
     from gateway.reporting.from_log import seen_in_log
-    from gateway.wiring import database_url
+    from gateway.wiring import owner_url
     from retrieval.pool import open_pool
     from retrieval.schema import migrate
 
     async with AsyncExitStack() as stack:
-        url = await stack.enter_async_context(database_url(settings))
+        url = await stack.enter_async_context(owner_url(settings))
         await migrate(url)
         return await seen_in_log(await stack.enter_async_context(open_pool(url, size=1)), since_s)

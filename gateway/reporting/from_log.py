@@ -5,6 +5,7 @@ from typing import Any
 
 from gateway.reporting.report import FAILURE_PATH, NEVER, Ahead, Seen, Spread
 from retrieval.pool import Connection, Pool
+from retrieval.tenancy import DEFAULT
 
 LIMIT_S = 60.0
 
@@ -46,7 +47,10 @@ _COLUMNS: Mapping[str, tuple[str, str]] = {  # stage: column, which rows count
 
 
 async def seen_in_log(pool: Pool, since_s: float) -> Seen:
-    """What the log holds of the last `since_s` seconds. Raises RetrievalUnavailable."""
+    """What the log holds of the last `since_s` seconds, of every tenant whose rows the database user may see.
+
+    The tables' owner sees all, the role that serves those of the default tenant. Raises RetrievalUnavailable.
+    """
 
     async def read(connection: Connection) -> Seen:
         spreads: dict[tuple[str, str], Spread] = {}
@@ -60,7 +64,7 @@ async def seen_in_log(pool: Pool, since_s: float) -> Seen:
         strategies = await (await connection.execute(_STRATEGIES, (since_s,))).fetchall()
         return _seen(spreads, counts, refusals, strategies)
 
-    return await pool.run(read, LIMIT_S)
+    return await pool.run_for(DEFAULT, read, LIMIT_S)
 
 
 def _seen(

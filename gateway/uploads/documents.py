@@ -1,6 +1,6 @@
 """Documents: what an upload brings goes into a collection, one after another; what is there is listed and removed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -62,16 +62,18 @@ class Ingest(Protocol):
 class Documents(Protocol):
     """The documents of a gateway. All methods raise RetrievalUnavailable or RetrievalMisconfigured."""
 
-    async def begin(self, upload: Upload) -> Ingest:
-        """Makes the collection where it is absent. Raises also where it does not fit the embedder, or DatabaseMissing."""
+    async def begin(self, upload: Upload, tenant: str) -> Ingest:
+        """Makes the tenant's collection where it is absent. Raises also where it does not fit the embedder, or DatabaseMissing."""
         ...
 
-    async def newest(self, limit: int, before: Before | None, collection: str) -> "tuple[StoredDocument, ...]":
+    async def newest(
+        self, limit: int, before: Before | None, collection: str, tenant: str
+    ) -> "tuple[StoredDocument, ...]":
         """At most `limit` documents, newest first, those after `before`. Raises CollectionNotFound."""
         ...
 
-    async def remove(self, document_id: str) -> bool:
-        """Removes a document with its passages; whether there was one."""
+    async def remove(self, document_id: str, tenant: str, within: Container[str] | None) -> bool:
+        """Removes a document with its passages; whether the tenant had one, in a collection `within` (None: in any)."""
         ...
 
 
@@ -81,16 +83,18 @@ class StoredDocuments:
     def __init__(self, store: "PassageStore", embedder: Embedder) -> None:
         self._store, self._embedder = store, embedder
 
-    async def begin(self, upload: Upload) -> Ingest:
+    async def begin(self, upload: Upload, tenant: str) -> Ingest:
         intake, rules = await to_thread.run_sync(load_intake)
-        collection = await self._store.open(self._embedder, rules, upload.collection, "default")
+        collection = await self._store.open(self._embedder, rules, upload.collection, tenant)
         return _Ingest(self._store, intake(self._store, collection, self._embedder, rules, ROOT), upload.documents)
 
-    async def newest(self, limit: int, before: Before | None, collection: str) -> "tuple[StoredDocument, ...]":
-        return await self._store.newest(limit, before, collection)
+    async def newest(
+        self, limit: int, before: Before | None, collection: str, tenant: str
+    ) -> "tuple[StoredDocument, ...]":
+        return await self._store.newest(limit, before, collection, tenant)
 
-    async def remove(self, document_id: str) -> bool:
-        return await self._store.remove(document_id)
+    async def remove(self, document_id: str, tenant: str, within: Container[str] | None) -> bool:
+        return await self._store.remove(document_id, tenant, within)
 
 
 def load_intake() -> "tuple[type[Intake], Chunking]":
@@ -125,7 +129,7 @@ class _Ingest:
         tell(Reading(name, done, total))
         try:
             raw = await to_thread.run_sync(document.load)
-            known_hash = await self.store.content_hash(self.intake.id_of(name))
+            known_hash = await self.store.content_hash(self.intake.id_of(name), self.intake.collection.tenant)
             taken = await self.intake.take(raw, known_hash, embedded)
         except DocumentUnreadable as fault:
             return Finished(name, "unreadable", fault=fault)
@@ -135,11 +139,17 @@ class _Ingest:
 class NoDocuments:
     """A scripted search has no database, so there are no documents (Documents)."""
 
-    async def begin(self, upload: Upload) -> Ingest:  # noqa: ARG002
+    async def begin(self, upload: Upload, tenant: str) -> Ingest:  # noqa: ARG002
         raise DatabaseMissing("this gateway has no database for documents: its search is scripted")
 
-    async def newest(self, limit: int, before: Before | None, collection: str) -> "tuple[StoredDocument, ...]":  # noqa: ARG002
+    async def newest(
+        self,
+        limit: int,  # noqa: ARG002
+        before: Before | None,  # noqa: ARG002
+        collection: str,  # noqa: ARG002
+        tenant: str,  # noqa: ARG002
+    ) -> "tuple[StoredDocument, ...]":
         raise CollectionNotFound("this gateway has no documents: its search is scripted")
 
-    async def remove(self, document_id: str) -> bool:  # noqa: ARG002
+    async def remove(self, document_id: str, tenant: str, within: Container[str] | None) -> bool:  # noqa: ARG002
         return False

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
+from gateway.access.caller import Role
 from gateway.problems import PassageNotFound, body_of, headers_of, send_json, status_of
 from retrieval.faults import GatewayFault
 
@@ -19,8 +20,8 @@ ROUTE = "/v1/passages/{id:path}"
 class Passages(Protocol):
     """The passages of the gateway's own documents."""
 
-    async def passage(self, passage_id: str) -> "StoredPassage | None":
-        """The passage of that id; None where there is none. Raises RetrievalUnavailable."""
+    async def passage(self, passage_id: str, tenant: str) -> "StoredPassage | None":
+        """The passage of that id; None where the tenant has none. Raises RetrievalUnavailable."""
         ...
 
 
@@ -30,14 +31,14 @@ class StoredPassages:
 
     store: "PassageStore"
 
-    async def passage(self, passage_id: str) -> "StoredPassage | None":
-        return await self.store.passage(passage_id)
+    async def passage(self, passage_id: str, tenant: str) -> "StoredPassage | None":
+        return await self.store.passage(passage_id, tenant)
 
 
 class NoPassages:
     """A scripted search has no database (Passages)."""
 
-    async def passage(self, passage_id: str) -> None:
+    async def passage(self, passage_id: str, tenant: str) -> None:
         """None."""
 
 
@@ -49,9 +50,10 @@ class PassageRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         try:
-            self._house.keys.check(Headers(scope=scope))
-            found = await self._house.passages.passage(scope["path_params"]["id"])
-            if found is None:
+            caller = self._house.keys.caller(Headers(scope=scope))
+            caller.require(Role.ASK)
+            found = await self._house.passages.passage(scope["path_params"]["id"], caller.tenant)
+            if found is None or not caller.may_use(found.collection):
                 raise PassageNotFound("no document here has a passage of this id")
             await send_json(send, 200, said(found))
         except GatewayFault as fault:

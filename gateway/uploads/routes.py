@@ -13,6 +13,7 @@ import anyio
 from starlette.datastructures import Headers, QueryParams
 from starlette.types import Receive, Scope, Send
 
+from gateway.access.caller import Caller, Role
 from gateway.body import ClientGone, linger
 from gateway.exchange import Exchange, while_connected
 from gateway.gap_routes import utc
@@ -64,8 +65,7 @@ class DocumentsRoute:
         route = ONE_ROUTE if "id" in scope["path_params"] else ROUTE
         trace = self._house.telemetry.request(headers, scope["method"], route, path=scope["path"])
         try:
-            self._house.keys.check(headers)
-            await self._answer(exchange, headers)
+            await self._answer(exchange, headers, self._house.keys.caller(headers))
         except ClientGone:
             log.debug("a client left before its documents were taken")
         except GatewayFault as fault:
@@ -73,16 +73,19 @@ class DocumentsRoute:
         finally:
             trace.end(exchange.status)
 
-    async def _answer(self, exchange: Exchange, headers: Headers) -> None:
+    async def _answer(self, exchange: Exchange, headers: Headers, caller: Caller) -> None:
         match exchange.scope["method"]:
             case "POST":
+                caller.require(Role.INGEST)
                 with self._house.open_answers.one() as halt:
                     async with self._turn():
-                        await self._take(exchange, headers, halt)
+                        await self._take(exchange, headers, halt, caller)
             case "DELETE":
-                await self._remove(exchange)
+                caller.require(Role.INGEST)
+                await self._remove(exchange, caller)
             case _:
-                await self._list(exchange)
+                caller.require(Role.ASK, Role.INGEST)
+                await self._list(exchange, caller)
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
@@ -98,24 +101,27 @@ class DocumentsRoute:
         finally:
             self._turns.release()
 
-    async def _take(self, exchange: Exchange, headers: Headers, halt: Halt) -> None:
+    async def _take(self, exchange: Exchange, headers: Headers, halt: Halt, caller: Caller) -> None:
         async with uploaded(exchange.scope, exchange.receive, self._house.upload_bytes) as upload:
-            taking = Taking(self._house, upload, halt)
+            caller.require_collection(upload.collection)
+            taking = Taking(self._house, upload, halt, caller.tenant)
             if wants_events(headers):
                 await taking.stream(exchange)
             else:
                 await taking.send_whole(exchange)
 
-    async def _list(self, exchange: Exchange) -> None:
+    async def _list(self, exchange: Exchange, caller: Caller) -> None:
         limit, before, collection = wanted(QueryParams(exchange.scope["query_string"]))
-        found = await self._house.documents.newest(limit + 1, before, collection)
+        caller.require_collection(collection)
+        found = await self._house.documents.newest(limit + 1, before, collection, caller.tenant)
         page = found[:limit]
         after = None if len(found) <= limit else cursor((page[-1].ingested_at, page[-1].id))
         listed: Json = {"documents": [listing(one) for one in page], "next": after}
         await send_json(exchange.send, 200, listed)
 
-    async def _remove(self, exchange: Exchange) -> None:
-        if not await self._house.documents.remove(exchange.scope["path_params"]["id"]):
+    async def _remove(self, exchange: Exchange, caller: Caller) -> None:
+        document_id = exchange.scope["path_params"]["id"]
+        if not await self._house.documents.remove(document_id, caller.tenant, caller.collections):
             raise DocumentNotFound("no document has this id")
         await exchange.send(
             {"type": "http.response.start", "status": 204, "headers": [(b"cache-control", b"no-store")]}
@@ -126,8 +132,8 @@ class DocumentsRoute:
 class Taking:
     """One upload on its way into the store, and its client."""
 
-    def __init__(self, house: House, upload: Upload, halt: Halt) -> None:
-        self._house, self._upload, self._halt = house, upload, halt
+    def __init__(self, house: House, upload: Upload, halt: Halt, tenant: str) -> None:
+        self._house, self._upload, self._halt, self._tenant = house, upload, halt, tenant
         self._finished: list[Finished] = []
         self._fault: GatewayFault | None = None
 
@@ -145,7 +151,7 @@ class Taking:
         ingests: list[Ingest] = []
 
         async def begin() -> None:
-            ingests.append(await self._house.documents.begin(self._upload))
+            ingests.append(await self._house.documents.begin(self._upload, self._tenant))
 
         if not await while_connected(exchange.receive, begin()):
             raise ClientGone
@@ -164,7 +170,7 @@ class Taking:
                     tasks.cancel_scope.cancel()
 
     async def _whole(self) -> None:
-        await self._run(await self._house.documents.begin(self._upload), self._keep)
+        await self._run(await self._house.documents.begin(self._upload, self._tenant), self._keep)
 
     def _keep(self, step: Step) -> None:
         if isinstance(step, Finished):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 from playwright.async_api import Browser, expect
 
-from gateway.keys import Keys
+from gateway.access.keys import Keys
 from gateway.providers.scripted import ScriptedGenerator
 from retrieval.passage import Passage
 from retrieval.store import StoredPassage
@@ -69,8 +69,8 @@ class Shelved:
 
     text: str
 
-    async def passage(self, passage_id: str) -> StoredPassage:
-        return StoredPassage(passage_id, "doc", "Title 1", None, self.text)
+    async def passage(self, passage_id: str, tenant: str) -> StoredPassage:
+        return StoredPassage(passage_id, "doc", "Title 1", None, self.text, "default")
 
 
 async def test_a_source_that_came_in_short_is_opened_whole(browser: Browser) -> None:

@@ -1,6 +1,6 @@
 """Documents on the page: dropped or chosen, followed while they are read, listed, removed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -38,15 +38,21 @@ class Shelf:
     stored: dict[str, StoredDocument] = field(default_factory=dict)
     go: anyio.Event = field(default_factory=anyio.Event)
 
-    async def begin(self, upload: Upload) -> "Placing":
+    async def begin(self, upload: Upload, tenant: str) -> "Placing":
         return Placing(self, upload)
 
-    async def newest(self, limit: int, before: Before | None, collection: str) -> tuple[StoredDocument, ...]:
+    async def newest(
+        self,
+        limit: int,
+        before: Before | None,
+        collection: str,
+        tenant: str,
+    ) -> tuple[StoredDocument, ...]:
         if not self.stored:
             raise CollectionNotFound("no collection has this name")
         return tuple(self.stored.values())[:limit]
 
-    async def remove(self, document_id: str) -> bool:
+    async def remove(self, document_id: str, tenant: str, within: Container[str] | None) -> bool:
         return self.stored.pop(document_id, None) is not None
 
     def put(self, name: str, title: str) -> None:

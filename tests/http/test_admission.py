@@ -8,12 +8,12 @@ import anyio
 import pytest
 from starlette.types import Message
 
+from gateway.access.keys import Keys
 from gateway.admission import Admission, Bounds
 from gateway.answers import Answers
 from gateway.exchange import Exchange
 from gateway.house import House
 from gateway.keeping.keeper import open_keeper
-from gateway.keys import Keys
 from gateway.native_form import NativeForm
 from gateway.settings import read_settings
 from gateway.wiring import wired

@@ -11,8 +11,8 @@ import psutil
 import pytest
 from anyio.abc import SocketStream
 
+from gateway.access.keys import Keys
 from gateway.body import BODY_LIMIT_BYTES
-from gateway.keys import Keys
 from retrieval.faults import CollectionNotFound
 from tests.support.clients import ask, client
 from tests.support.gateway_app import Running, running, scripted_house

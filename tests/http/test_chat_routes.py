@@ -8,8 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from gateway.access.keys import Keys
 from gateway.chat.profiles import Profile, Profiles
-from gateway.keys import Keys
 from gateway.library import AnyCollection
 from gateway.request import Options
 from retrieval.faults import CollectionNotFound

@@ -10,7 +10,7 @@ import anyio
 import httpx2
 import pytest
 
-from gateway.keys import Keys
+from gateway.access.keys import Keys
 from gateway.uploads.documents import StoredDocuments
 from gateway.uploads.multipart import FIELD_LIMIT_BYTES, FILES_LIMIT
 from gateway.uploads.routes import AT_ONCE, DocumentsRoute

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.access.keys import Keys
 from gateway.gap_groups import LIMIT_MOST
 from gateway.gaps import PostgresGaps
 from gateway.house import House
-from gateway.keys import Keys
 from retrieval.pool import open_pool
 from tests.support.clients import ask, client
 from tests.support.embedders import HashingEmbedder

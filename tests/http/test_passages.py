@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.keys import Keys
+from gateway.access.keys import Keys
 from gateway.uploads.passages import StoredPassages
 from retrieval.pool import Pool, open_pool
 from retrieval.store import PassageStore

@@ -12,10 +12,10 @@ import anyio
 import httpx2
 import pytest
 
+from gateway.access.keys import Keys
 from gateway.house import House
 from gateway.keeping.keeper import Keeper, Keeping, open_keeper
-from gateway.keeping.recordings import Recordings
-from gateway.keys import Keys
+from gateway.keeping.recordings import Shared
 from gateway.providers.script import Script
 from gateway.providers.scripted import ScriptedGenerator
 from streaming.ports import Prompt
@@ -61,7 +61,7 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    keeping: Keeping | None = None, shared: Recordings | None = None, grace_s: float = 0.0, **house: Any
+    keeping: Keeping | None = None, shared: Shared | None = None, grace_s: float = 0.0, **house: Any
 ) -> AsyncIterator[Served]:
     spans, generator = Spans(), Counted(QUICK)
     built: House = with_parts(scripted_house(QUICK, processors=[spans]), generator=generator)

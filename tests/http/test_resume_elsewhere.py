@@ -184,7 +184,7 @@ async def test_a_database_that_comes_back_without_recordings_is_told_them_anew(d
 
 async def test_what_has_expired_is_swept_and_a_dead_server_s_key_is_free_again(database_url: str) -> None:
     async with open_pool(database_url, size=1) as pool:
-        recordings = StoredRecordings(pool)
+        recordings = StoredRecordings(pool).of("default")
         assert await recordings.claim(Claim("a1", "me", "d", "k"), -1.0) is None
         assert await recordings.claim(Claim("a2", "me", "d", "k"), 60.0) is None
         held = await recordings.claim(Claim("a3", "me", "d", "k"), 60.0)
@@ -192,7 +192,7 @@ async def test_what_has_expired_is_swept_and_a_dead_server_s_key_is_free_again(d
         assert held.answer_id == "a2"
         rows(database_url, "UPDATE recording SET alive_at = now() - interval '1 minute' WHERE answer_id = 'a2'")
         assert await recordings.claim(Claim("a3", "me", "d", "k"), -1.0) is None
-        await recordings.sweep()
+        await StoredRecordings(pool).sweep()
         assert not rows(database_url, "SELECT 1 FROM recording WHERE answer_id IN ('a1', 'a2', 'a3')")
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from gateway.access.keys import Keys
 from gateway.keeping.keeper import open_keeper
 from gateway.keeping.stored_recordings import StoredRecordings
-from gateway.keys import Keys
 from gateway.providers.scripted import ScriptedGenerator
 from retrieval.pool import open_pool
 from tests.support.clients import ask, client

@@ -73,7 +73,7 @@ async def count(pool: Pool) -> int:
         rows = await (await connection.execute("SELECT count(*) FROM decision")).fetchone()  # type: ignore[attr-defined]
         return int(rows[0])
 
-    return await pool.run(select)
+    return await pool.run_for("default", select)
 
 
 async def test_what_is_added_is_written_behind_and_the_rest_at_the_end(database_url: str) -> None:
@@ -109,7 +109,18 @@ async def test_every_column_comes_back_as_it_was(database_url: str) -> None:
     async with open_pool(emptied(database_url), size=1) as pool:
         async with open_decision_log(pool, 100) as log:
             log.add((row,))
-        assert await pool.run(select) == (row.at, "hybrid", "exact", "released", 5, 0.25, 1, 9, False, "0.8")
+        assert await pool.run_for("default", select) == (
+            row.at,
+            "hybrid",
+            "exact",
+            "released",
+            5,
+            0.25,
+            1,
+            9,
+            False,
+            "0.8",
+        )
 
 
 async def test_the_oldest_rows_go_when_there_are_more_than_wanted(
@@ -175,7 +186,7 @@ async def test_a_served_answer_is_logged_with_what_its_client_saw(database_url: 
             return [tuple(row) for row in await found.fetchall()]
 
         assert (
-            await pool.run(select)
+            await pool.run_for("default", select)
             == [
                 (1, 2, "recovered", "partial", True, True, "dense", "discarded"),
                 (2, 2, "recovered", "sufficient", True, True, "gap_query", "released"),

@@ -11,6 +11,7 @@ from retrieval.chunk import Chunking
 from retrieval.pool import Connection, Pool, open_pool
 from retrieval.ports import Query, SearchMode, Vector
 from retrieval.postgres import PostgresRetriever
+from retrieval.serving import becoming
 from retrieval.store import Collection, PassageStore
 from tests.support.embedders import HashingEmbedder
 from tests.support.library import copy_in
@@ -51,7 +52,7 @@ def crowded_url(server_url: str) -> Iterator[str]:
 async def crowd(crowded_url: str) -> AsyncIterator[tuple[Pool, Collection]]:
     source = random.Random(1)
     embedder = PointingEmbedder()
-    async with open_pool(crowded_url) as pool:
+    async with open_pool(becoming(crowded_url)) as pool:
         store = PassageStore(pool)
         large = await store.open(embedder, Chunking(), "default", "large")
         small = await store.open(embedder, Chunking(), "default", "small")
@@ -82,12 +83,12 @@ def _direction(source: random.Random) -> list[float]:
 async def _nearest(pool: Pool, collection: Collection, vector: list[float], k: int) -> list[str]:
     async def scan(connection: Connection) -> list[str]:
         found = await connection.execute(
-            "SELECT id FROM passage WHERE collection_id = %s ORDER BY (embedding <=> %s::vector) + 0, id LIMIT %s",
+            "SELECT id FROM own_passage WHERE collection_id = %s ORDER BY (embedding <=> %s::vector) + 0, id LIMIT %s",
             (collection.id, str(vector), k),
         )
         return [row[0] for row in await found.fetchall()]
 
-    return await pool.run(scan)
+    return await pool.run_for(collection.tenant, scan)
 
 
 @pytest.mark.parametrize("k", [8, 50])
@@ -110,11 +111,12 @@ async def test_the_index_serves_the_search_and_runs_dry_without_iteration(
     """The counter-example: what the settings of the search are for."""
     _, small = crowd
     statement = (
-        "SELECT id FROM passage p WHERE p.dimensions = 32 AND p.collection_id = %s "
+        "SELECT id FROM own_passage p WHERE p.dimensions = 32 AND p.collection_id = %s "
         "ORDER BY p.embedding::vector(32) <=> %s::vector(32) LIMIT 8"
     )
     parameters = (small.id, str(PointingEmbedder().directions[0]))
-    with psycopg.connect(crowded_url) as connection:
+    with psycopg.connect(becoming(crowded_url)) as connection:
+        connection.execute("SET LOCAL gateway.tenant = 'small'")
         plan = connection.execute("EXPLAIN " + statement, parameters).fetchall()
         assert any("passage_embedding_32" in line for (line,) in plan)
         without = connection.execute(statement, parameters).fetchall()
@@ -132,7 +134,7 @@ async def test_more_than_the_index_is_willing_to_read_is_still_found(
     with psycopg.connect(crowded_url, autocommit=True) as connection:
         _set(connection, "hnsw.max_scan_tuples", "50")
     try:
-        async with open_pool(crowded_url, size=1) as fresh:
+        async with open_pool(becoming(crowded_url), size=1) as fresh:
             found = await PostgresRetriever(fresh, PointingEmbedder()).retrieve(Query("3", k=SMALL, tenant="small"))
     finally:
         with psycopg.connect(crowded_url, autocommit=True) as connection:

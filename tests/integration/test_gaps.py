@@ -105,7 +105,7 @@ async def test_tenants_and_collections_share_no_group(gaps: PostgresGaps) -> Non
     for gap in (OURS, replace(OURS, collection="docs"), replace(OURS, tenant="acme"), OURS):
         await gaps.record(gap)
     assert [(g.collection, g.count) for g in await gaps.newest()] == [("default", 2), ("docs", 1)]
-    assert [(g.collection, g.count) for g in await gaps.newest(collection="docs")] == [("docs", 1)]
+    assert [(g.collection, g.count) for g in await gaps.newest(collections=["docs"])] == [("docs", 1)]
     assert [g.count for g in await gaps.newest(tenant="acme")] == [1]
     assert await gaps.newest(tenant="nobody") == ()
 

@@ -58,14 +58,15 @@ async def test_every_kind_is_opened_in_its_order_and_marked(
     database_url: str, archive_url: str, api: SearchApi
 ) -> None:
     emptied(archive_url)
-    with psycopg.connect(emptied(database_url), autocommit=True) as connection:
+    emptied(database_url)
+    with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(
             "CREATE OR REPLACE VIEW notes AS SELECT 7 AS id, 'Note' AS title, 'Tea in a view.' AS text, "
             "NULL::text AS url, '{}'::jsonb AS metadata"
         )
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(open_pool(database_url, size=2))
-        books = Library(PassageStore(pool), HashingEmbedder(), pool)
+        books = Library(PassageStore(pool), HashingEmbedder(), pool, database_url)
         await shelve(pool, books.embedder, {"own": "Tea of the house."})
         await shelve(pool, books.embedder, {"handbook": "Tea in the handbook."}, collection="handbook")
         async with open_pool(archive_url, size=1) as archive:
@@ -99,7 +100,7 @@ async def test_every_kind_is_opened_in_its_order_and_marked(
 async def test_external_text_never_comes_before_an_internal_passage(database_url: str, api: SearchApi) -> None:
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(open_pool(emptied(database_url), size=2))
-        books = Library(PassageStore(pool), HashingEmbedder(), pool)
+        books = Library(PassageStore(pool), HashingEmbedder(), pool, database_url)
         await shelve(pool, books.embedder, {"own": "Tea of the house."})
         web_table = tables({"kind": "brave", "key": KEY, "url": api.url})
         house, web = await open_sources(web_table, PostgresRetriever(pool, books.embedder), books, stack)
@@ -114,7 +115,7 @@ async def test_sources_that_are_away_are_passed_over(
     api.status = 429
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(open_pool(emptied(database_url), size=2))
-        books = Library(PassageStore(pool), HashingEmbedder(), pool)
+        books = Library(PassageStore(pool), HashingEmbedder(), pool, database_url)
         sources = await open_sources(
             tables(
                 {"kind": "collection", "collection": "none"},

@@ -56,7 +56,7 @@ QUESTION = st.fixed_dictionaries(
 )
 CHAT = st.fixed_dictionaries({"model": st.just("gateway") | TEXT, "messages": st.lists(TURN, max_size=4) | JSON})
 UI = st.fixed_dictionaries({"messages": st.lists(UI_TURN, max_size=4) | JSON}, optional={"model": st.none() | TEXT})
-SECRETS = {"database_url", "api_keys", "embeddings_api_key"}
+SECRETS = {"database_url", "owner_url", "api_keys", "embeddings_api_key"}
 few = settings(max_examples=80, deadline=None)
 
 

@@ -38,6 +38,7 @@ def copy_in(url: str, collection: Collection, vectors: Sequence[Sequence[float]]
     columns = "id, document_id, collection_id, ordinal, start_char, end_char, title, text, dimensions, embedding"
     with psycopg.connect(url) as connection:
         register_vector(connection)
+        connection.execute("SELECT set_config('gateway.tenant', %s, false)", (collection.tenant,))
         connection.execute(
             "INSERT INTO document (id, collection_id, root, source, title, content_hash) VALUES (%s, %s, '/', %s, %s, 'x')",
             (document_id, collection.id, document_id, prefix),

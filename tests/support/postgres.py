@@ -18,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 
 from retrieval.embedded import EmbeddedPostgres
 from retrieval.schema import migrate
+from retrieval.serving import becoming
 
 
 @contextmanager
@@ -51,11 +52,12 @@ def fresh_database(server: str, *, migrated: bool = True) -> Iterator[str]:
 
 
 def emptied(url: str) -> str:
-    """`url`, its database emptied: for the start of a test that must see nothing of another."""
+    """`url` for who serves (retrieval/serving.py), its database emptied: for the start of a test that must see nothing of another."""
     _administer(
-        url, "TRUNCATE collection, document, passage, coverage_gap, calibration, decision RESTART IDENTITY CASCADE"
+        url,
+        "TRUNCATE collection, document, passage, coverage_gap, calibration, decision, api_key RESTART IDENTITY CASCADE",
     )
-    return url
+    return becoming(url)
 
 
 def _administer(url: str, statement: str) -> None:

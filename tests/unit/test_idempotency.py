@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.keeping.idempotency import KEY_LIMIT, digest_of, key_of, owner_of
+from gateway.keeping.idempotency import KEY_LIMIT, digest_of, key_of
 from gateway.problems import InvalidRequest
 
 
@@ -23,11 +23,3 @@ def test_a_key_is_read_as_it_is(given: dict[str, str], read: str | None) -> None
 def test_a_key_that_is_none_is_refused(key: str) -> None:
     with pytest.raises(InvalidRequest):
         key_of({"idempotency-key": key})
-
-
-def test_an_owner_is_the_key_however_it_is_written_and_never_the_key_itself() -> None:
-    owner = owner_of({"authorization": "Bearer secret"}, has_keys=True)
-    assert owner == owner_of({"authorization": "bearer  secret "}, has_keys=True)
-    assert owner != owner_of({"authorization": "Bearer other"}, has_keys=True)
-    assert "secret" not in owner
-    assert owner_of({"authorization": "Bearer secret"}, has_keys=False) == ""

@@ -83,7 +83,7 @@ def test_bodies_that_need_a_database_are_as_described() -> None:
     for url in (None, "https://example.org"):
         one = listing(StoredDocument("d1", "a.md", "A", url, 3, at))
         validator("Documents").validate({"documents": [one], "next": None})
-        validator("Passage").validate(passages.said(StoredPassage("p1", "d1", "A", url, "It is.")))
+        validator("Passage").validate(passages.said(StoredPassage("p1", "d1", "A", url, "It is.", "default")))
     group = GapGroup("g1", "why?", "default", 2, at, at, "insufficient_evidence", None, ("default",), 2, ("why?",))
     validator("Gaps").validate({"gaps": [gap_routes.said(group)]})
     taken = (

@@ -6,7 +6,7 @@ import gateway.problems
 import grading.faults
 import retrieval.faults
 import streaming.faults
-from gateway.keys import Keys
+from gateway.access.keys import Keys
 from gateway.problems import RETRY_AFTER_S, STATUS, Unauthorized, body_of, headers_of, status_of, status_of_type
 from retrieval.faults import GatewayFault
 
@@ -53,13 +53,13 @@ def test_only_a_defect_of_ours_is_a_500() -> None:
 )
 def test_wrong_key_is_refused(given: str) -> None:
     with pytest.raises(Unauthorized):
-        Keys(["right"]).check({"authorization": given})
+        Keys(["right"]).caller({"authorization": given})
 
 
 @pytest.mark.parametrize("given", ["Bearer right", "bearer right", "Bearer  right "])
 def test_right_key_is_let_in(given: str) -> None:
-    Keys(["other", "right"]).check({"authorization": given})
+    Keys(["other", "right"]).caller({"authorization": given})
 
 
 def test_without_keys_everyone_is_let_in() -> None:
-    Keys().check({})
+    Keys().caller({})

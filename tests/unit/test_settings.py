@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from gateway.access.keys import Keys, OpenToAll
+from gateway.serve import require_keys
 from gateway.settings import Settings, SettingsInvalid, read_settings, unknown_settings
 from streaming.budget import Limits, Verify
 
@@ -82,10 +84,25 @@ def test_keys_are_split_at_commas_and_kept_secret(environ: Environ) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.test"])
 def test_host_that_others_reach_needs_keys(environ: Environ, host: str) -> None:
-    environ(GATEWAY_HOST=host)
+    environ(GATEWAY_HOST=host, GATEWAY_RETRIEVER="scripted")
     assert "GATEWAY_API_KEYS" in refusal()
     environ(GATEWAY_API_KEYS="k")
     assert read_settings().host == host
+
+
+def test_with_a_database_there_may_be_keys_in_it_and_without_any_nothing_is_served(environ: Environ) -> None:
+    environ(GATEWAY_HOST="0.0.0.0")
+    for keys in (Keys(always_needed=True), Keys()):
+        with pytest.raises(OpenToAll, match="gateway keys create"):
+            require_keys(read_settings(), keys)
+    require_keys(read_settings(), Keys(["k"]))
+    environ(GATEWAY_HOST="127.0.0.1")
+    require_keys(read_settings(), Keys())
+
+
+def test_an_owners_address_alone_is_refused(environ: Environ) -> None:
+    environ(GATEWAY_OWNER_URL="postgresql://owner@db/x")
+    assert "GATEWAY_OWNER_URL needs GATEWAY_DATABASE_URL" in refusal()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "::1"])

@@ -1,0 +1,1 @@
+"""Who may ask: API keys, the tenant each is bound to, and what it may do."""

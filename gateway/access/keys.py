@@ -1,0 +1,77 @@
+"""Keys: from a request's header to who calls."""
+
+import hmac
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from gateway.access.caller import Caller
+from gateway.access.secret import digest_of_secret, is_secret
+from gateway.problems import Unauthorized
+
+
+class OpenToAll(Exception):
+    """Raised when other machines reach the address to listen on, and there is no key that they would need."""
+
+
+class Known(Protocol):
+    """The keys that are stored."""
+
+    @property
+    def are_there(self) -> bool:
+        """Whether there is, or ever was, a key."""
+        ...
+
+    def caller(self, digest: bytes) -> Caller | None:
+        """Whose the key of that digest is; None for one that is unknown, revoked or over. Raises KeysUnreadable."""
+        ...
+
+
+class NoneStored:
+    """Without a database no keys are stored (Known)."""
+
+    are_there = False
+
+    def caller(self, digest: bytes) -> Caller | None:  # noqa: ARG002
+        return None
+
+
+class Keys:
+    """The keys of the settings, which may do everything of the default tenant, and those that are stored.
+
+    Where neither has any, everyone may do so: the server then listens on a loopback address only.
+    """
+
+    def __init__(self, keys: Iterable[str] = (), stored: Known | None = None, *, always_needed: bool = False) -> None:
+        """`always_needed`: also while there is none, as on an address that other machines reach."""
+        self._digests = tuple(digest_of_secret(key) for key in keys)
+        self._stored = stored or NoneStored()
+        self._always_needed = always_needed
+
+    @property
+    def are_set(self) -> bool:
+        """Whether there is, or was, a key: one that was revoked leaves no open door."""
+        return bool(self._digests) or self._stored.are_there
+
+    @property
+    def are_needed(self) -> bool:
+        """Whether a request needs one."""
+        return self._always_needed or self.are_set
+
+    def caller(self, headers: Mapping[str, str]) -> Caller:
+        """Who calls. Raises Unauthorized unless the request brings a key that is good, KeysUnreadable while nobody knows which are.
+
+        Nothing is asked of a database. How long it takes says nothing about a key: digests are compared, which nobody can steer.
+        """
+        if not self.are_needed:
+            return Caller()
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        secret = given.strip()
+        digest = digest_of_secret(secret)
+        known = [hmac.compare_digest(digest, one) for one in self._digests]
+        if scheme.lower() == "bearer":
+            if any(known):
+                return Caller(owner=digest.hex())
+            found = self._stored.caller(digest) if is_secret(secret) else None
+            if found is not None:
+                return found
+        raise Unauthorized("a valid API key is needed: Authorization: Bearer <key>")
