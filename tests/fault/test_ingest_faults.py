@@ -58,6 +58,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def url(database_url: str) -> str:
+    """The address for who serves; `database_url` is the owner's, who sees every tenant."""
     return emptied(database_url)
 
 
@@ -104,15 +105,15 @@ def small_disk(url: str) -> Iterator[None]:
             subprocess.run(["umount", folder], check=True)
 
 
-async def test_a_full_disk_is_said_and_leaves_whole_documents(url: str, pool: Pool, tmp_path: Path) -> None:
+async def test_a_full_disk_is_said_and_leaves_whole_documents(database_url: str, pool: Pool, tmp_path: Path) -> None:
     (tmp_path / "a-small.txt").write_text(words(200, 1))
     (tmp_path / "b-large.txt").write_text(words(12_000, 2))
     store = PassageStore(pool)
-    with small_disk(url):
+    with small_disk(database_url):
         with pytest.raises(RetrievalUnavailable, match="its disk is full"):
             await ingest(tmp_path, store, HashingEmbedder())
         assert [document.source for document in await store.documents()] == ["a-small.txt"]
-        assert orphans(url) == 0
+        assert orphans(database_url) == 0
         assert pool.in_use == 0
     report = await ingest(tmp_path, store, HashingEmbedder())
     assert (report.added, report.unchanged) == (1, 1)
@@ -134,13 +135,15 @@ def passages_by_document(url: str) -> dict[str, int]:
     return {str(name): int(str(count)) for name, count in rows}
 
 
-def ingest_and_kill(url: str, folder: Path, after: int) -> None:
+def ingest_and_kill(url: str, database_url: str, folder: Path, after: int) -> None:
     """Ingests in a process of its own, which is killed as soon as `after` documents are stored."""
     command = [sys.executable, "-c", INGEST, url, str(folder)]
     with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
         try:
             until = time.monotonic() + 60
-            while len(passages_by_document(url)) < after and time.monotonic() < until and process.poll() is None:
+            while (
+                len(passages_by_document(database_url)) < after and time.monotonic() < until and process.poll() is None
+            ):
                 time.sleep(0.005)
             assert process.poll() is None
         finally:
@@ -149,17 +152,17 @@ def ingest_and_kill(url: str, folder: Path, after: int) -> None:
 
 @pytest.mark.parametrize("after", [1, DOCUMENTS // 2])
 async def test_an_ingest_that_was_killed_has_stored_whole_documents_and_the_next_one_does_the_rest(
-    url: str, pool: Pool, tmp_path: Path, after: int
+    database_url: str, url: str, pool: Pool, tmp_path: Path, after: int
 ) -> None:
     for number in range(DOCUMENTS):
         (tmp_path / f"{number:03}.txt").write_text(words(400, number))
-    await anyio.to_thread.run_sync(ingest_and_kill, url, tmp_path, after)
-    stored = passages_by_document(url)
+    await anyio.to_thread.run_sync(ingest_and_kill, url, database_url, tmp_path, after)
+    stored = passages_by_document(database_url)
     assert after <= len(stored) < DOCUMENTS
-    assert orphans(url) == 0
+    assert orphans(database_url) == 0
     report = await ingest(tmp_path, PassageStore(pool), HashingEmbedder())
     assert report.added + report.unchanged == DOCUMENTS
     assert report.changed == 0
-    whole = passages_by_document(url)
+    whole = passages_by_document(database_url)
     assert len(whole) == DOCUMENTS
     assert stored.items() <= whole.items()
