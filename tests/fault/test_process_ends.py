@@ -68,13 +68,13 @@ async def test_after_a_kill_the_next_start_is_clean_and_a_sigterm_leaves_nothing
             await ended_in_an_answer(gateway, signal.SIGKILL)
             assert await gateway.exit_code() == -signal.SIGKILL
         async with gateway_process(home, "--docs", str(home / "docs"), **settings) as gateway:
-            assert any("1 documents" in line for line in gateway.output)
             assert (await ask(gateway.base_url, "When? [[grade_ms=1 tokens=5]]")).one("done")["path"] == "clean"
             assert servers_of(home)
             told = await ended_in_an_answer(gateway, signal.SIGTERM)
             assert told is not None
             assert told.one("done")["path"] == "clean"
             assert await gateway.exit_code() == 0
+        assert any("1 documents" in line for line in gateway.output)
         assert not any("Traceback" in line for line in gateway.output)
         trace_id = told.one("started")["trace_id"]
         assert any(span.name == "invoke_agent gateway" and span.trace_id == trace_id for span in collector.spans)
