@@ -14,8 +14,9 @@ class Outbox:
     """Batches of events in order, `size` at most. One task puts, one task takes; nobody closes it, because `done` ends what is in it.
 
     Where there is room, or a batch, neither waits for a turn of the event loop: anyio's own stream does so three times for every batch,
-    and in each of these turns every other stream comes first. Both look whether they are cancelled all the same: two tasks that always
-    find each other ready are never seen waiting, which is when asyncio's side of anyio would tell them.
+    and in each of these turns every other stream comes first. Both look whether they are cancelled all the same where they might go on
+    for ever without waiting: two tasks that always find each other ready are never seen waiting, which is when asyncio's side of anyio
+    would tell them. Who puts into an empty outbox has waited since the last time, or will look the next time.
     """
 
     def __init__(self, size: int) -> None:
@@ -26,7 +27,8 @@ class Outbox:
 
     async def put(self, batch: Batch) -> None:
         """Returns when `batch` is in; on cancellation it is not."""
-        await checkpoint_if_cancelled()
+        if self._batches:
+            await checkpoint_if_cancelled()
         while len(self._batches) >= self._size:
             self._taken = anyio.Event()
             await self._taken.wait()
@@ -35,9 +37,10 @@ class Outbox:
 
     async def take(self) -> Batch:
         """The oldest batch, when there is one. Cancellation loses nothing."""
-        await checkpoint_if_cancelled()
+        if self._batches:
+            await checkpoint_if_cancelled()
         while not self._batches:
-            self._arrived = anyio.Event()
+            self._arrived = type(self._arrived)()  # of the same backend, which need not be looked for
             await self._arrived.wait()
         batch = self._batches.popleft()
         self._taken.set()

@@ -114,6 +114,15 @@ class Stream(EventSourceResponse):
 
     _sending_since_s: float | None = None
 
+    async def _stream_response(self, send: Send) -> None:
+        """Sends the headers and each chunk as it comes; a chunk is bytes already, and the iterator has nothing to clean up."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for chunk in self.body_iterator:
+            await self._send_with_timeout(send, {"type": "http.response.body", "body": chunk, "more_body": True})
+        async with self._send_lock:
+            self.active = False
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
     async def _send_with_timeout(self, send: Send, message: Message) -> None:
         if self._sending_since_s is None:  # else a ping and a chunk wait for the same client, and the older send counts
             self._sending_since_s = time.monotonic()

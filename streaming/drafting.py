@@ -1,7 +1,7 @@
 """Drafting: one task that opens, reads and closes a draft, and says what it brought as signals."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import anyio
 from anyio import CancelScope
@@ -114,8 +114,9 @@ class Drafting:
             with self._silence.watched():
                 draft = await self._generator.draft(self._prompt)
                 async for pieces in draft:
-                    self._silence.broken()
-                    await self._pass_on(pieces)
+                    now_s = anyio.current_time()
+                    self._silence.broken(now_s)
+                    await self._pass_on(pieces, now_s)
         except GatewayFault as fault:
             self._fail(fault)
         except Exception as error:  # a fault without a name is still only this draft's
@@ -131,26 +132,31 @@ class Drafting:
             except Exception as error:  # a connection that was gone already: nothing that the answer rests on
                 log.warning("a draft of attempt %d did not close in order", self._attempt, exc_info=error)
 
-    async def _pass_on(self, pieces: tuple[Piece, ...]) -> None:
+    async def _pass_on(self, pieces: tuple[Piece, ...], now_s: float) -> None:
+        whole = weight(pieces)
+        if whole[0] <= min(TOKEN_LIMIT_BYTES, self.room.limit_bytes) and self.room.fits(whole):
+            self.room.take(whole)
+            self._say(pieces, now_s)
+            return
         ready: list[Piece] = []
         for piece in pieces:
             for part in cut(piece, min(TOKEN_LIMIT_BYTES, self.room.limit_bytes)):
                 size = weight((part,))
                 if not self.room.fits(size):
-                    self._say(ready)
+                    self._say(ready, anyio.current_time())
                     ready = []
                     with self._silence.ours():
                         await self.room.wait_for(size)
                 self.room.take(size)
                 ready.append(part)
-        self._say(ready)
+        self._say(ready, anyio.current_time())
 
-    def _say(self, ready: list[Piece]) -> None:
+    def _say(self, ready: Sequence[Piece], now_s: float) -> None:
         if ready:
             said_before = self.entry.characters
             count(self.entry, ready)
             if self.entry.characters > said_before:
-                self._last_text_s = anyio.current_time() - self._began_at
+                self._last_text_s = now_s - self._began_at
                 if self._first_text_s is None:
                     self._first_text_s = self._last_text_s
             self._report(Drafted(self.number, tuple(ready)))
@@ -198,7 +204,7 @@ def cut(piece: Piece, limit_bytes: int) -> Iterator[Piece]:
         yield Text(piece.text[start : start + step], piece.is_claim)
 
 
-def count(entry: Entry, pieces: list[Piece]) -> None:
+def count(entry: Entry, pieces: Iterable[Piece]) -> None:
     """Enters what `pieces` say of tokens into the draft's ledger entry."""
     for piece in pieces:
         match piece:

@@ -28,9 +28,9 @@ class Silence:
         if self._scope.cancelled_caught:
             raise GeneratorUnavailable(f"the model was silent for {self._limit_s:g} s")
 
-    def broken(self) -> None:
-        """The model has been heard."""
-        if anyio.current_time() >= self._next_s:
+    def broken(self, now_s: float) -> None:
+        """The model has been heard, at `now_s` by anyio's clock."""
+        if now_s >= self._next_s:
             self._move()
 
     @contextmanager
