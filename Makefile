@@ -6,7 +6,7 @@ DOCS ?= docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench help run test test-openwebui browser check format lock clean bench-race bench-leaks bench-leaving bench-resume bench-docs bench-page soak rolling image promtool bench-tracing jaeger test-jaeger
+.PHONY: bench help run test test-openwebui browser check format lock clean bench-race bench-overhead bench-leaks bench-leaving bench-resume bench-docs bench-page soak rolling image promtool bench-tracing jaeger test-jaeger
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ bench: $(VENV)/.run ## Five strategies side by side: 4 minutes (BENCH_JSON=file 
 
 bench-race: $(VENV)/.dev ## The race against its ideal: 3 minutes (BENCH_JSON=file keeps the figures)
 	@$(BIN)/python -m tests.bench.race $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
+
+bench-overhead: $(VENV)/.dev ## Processor, delay and memory that the gateway itself takes: 3 minutes (ARGS="--parts cpu,delays,rate,memory")
+	@$(BIN)/python -m tests.bench.overhead $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
 
 bench-leaks: $(VENV)/.dev ## 500 answers, half of them left: what remains of them
 	@$(BIN)/python -m tests.bench.leaks $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)

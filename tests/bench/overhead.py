@@ -1,0 +1,352 @@
+"""`make bench-overhead`: what the gateway itself takes: processor time, delay, memory.
+
+The gateway is alone on one core (where there are two); the scripted Messages API and this client, which reads raw sockets, share another.
+Processor time is the gateway's own, by the system's count. On a busy machine it is still about right; the delays are not.
+"""
+
+import argparse
+import os
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import psutil
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from gateway.bench.figures import Json, Line, machine, report, spread
+from gateway.bench.load import Reply, ask
+from gateway.bench.upstream import Upstream
+from tests.bench.race import Asked, Planned, burst_plan, discard_figures, mixed_plan, play
+from tests.bench.stage import Stage, messages_process, staged, workshop
+from tests.support.gateway_process import ROOT, environment
+
+GRADE_MS, FIRST_TOKEN_MS, TOKENS_PER_S, TOKENS = 250, 400, 80, 40
+SCRIPT = f"[[grade_ms={GRADE_MS} ttft_ms={FIRST_TOKEN_MS} tps={TOKENS_PER_S} tokens={TOKENS}]]"
+UNLIMITED = "[[grade_ms=0 ttft_ms=0 retrieve_ms=0 tps=1000000 tokens=200]]"
+CYCLE_S = (FIRST_TOKEN_MS + TOKENS * 1000 / TOKENS_PER_S) / 1000
+STREAMS = (1, 16, 64, 128)
+ADDED_P50_MS = {1: 3.0, 16: 3.0, 64: 5.0, 128: 8.0}
+ADDED_P99_MS = {16: 10.0, 128: 25.0}
+FIRST_BYTE_P99_MS = {1: 2.0, 64: 10.0}
+DELTA_US, THOUSAND_S, CLOSED_MS, GONE_MS, IDLE_KIB, TIMES = 30.0, 10.0, 3.0, 5.0, 60.0, 5.0
+LONG, SHORT = 300, 20  # tokens of the streams whose difference gives the price of one
+IDLE = (500, 1_000)
+SETTLED_S = 0.5  # after the last client left
+LEFT = 64
+RUN_LIMIT_S = 220.0
+SETTINGS = {"GATEWAY_RETRIEVER": "scripted", "GATEWAY_SPECULATE": "always", "GATEWAY_MAX_STREAMS": "1200"}
+
+
+class Core:
+    """The gateway's process, alone on the last core where there is another for everyone else."""
+
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+
+    def reserve(self, others: Sequence[int]) -> bool:
+        """Whether there was a core to reserve."""
+        cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
+        if len(cores) < 2:
+            return False
+        for thread in self._process.threads():
+            os.sched_setaffinity(thread.id, {cores[-1]})
+        for other in (*others, os.getpid()):
+            for thread in psutil.Process(other).threads():
+                os.sched_setaffinity(thread.id, set(cores[:-1]))
+        return True
+
+    def spent_s(self) -> float:
+        return float(sum(self._process.cpu_times()[:2]))
+
+    def memory_kib(self) -> float:
+        return float(self._process.memory_info().rss / 1024)
+
+
+async def load(port: int, questions: Sequence[str], streams: int, spread_s: float = 0.0) -> list[Reply]:
+    """Asks them all, so many at once."""
+    waiting, replies = iter(questions), list[Reply]()
+
+    async def client(number: int) -> None:
+        await anyio.sleep(number * spread_s / streams)
+        for question in waiting:
+            replies.append(await ask(port, question, {}))
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(streams):
+            tasks.start_soon(client, number)
+    return replies
+
+
+def port_of(base_url: str) -> int:
+    return int(base_url.rpartition(":")[2])
+
+
+async def spent(core: Core, port: int, questions: Sequence[str], streams: int, spread_s: float = 0.0) -> float:
+    """Processor time of the gateway for these questions, in seconds."""
+    before = core.spent_s()
+    replies = await load(port, questions, streams, spread_s)
+    assert all(reply.done["path"] == "clean" for reply in replies)
+    return core.spent_s() - before
+
+
+async def per_delta_us(core: Core, port: int, pace: int, streams: int = 16) -> float:
+    """What one more token costs: long streams against short ones."""
+    long, short = (
+        [f"How long is {number}? [[tokens={tokens} tps={pace}]]" for number in range(streams)]
+        for tokens in (LONG, SHORT)
+    )
+    more = await spent(core, port, long, streams) - await spent(core, port, short, streams)
+    return more * 1e6 / streams / (LONG - SHORT)
+
+
+async def added(port: int, streams: int, first: int) -> Json:
+    """First answer byte over r + max(g, t), at so many streams; then what follows the verdict where a draft is ready for it."""
+    asked = await play_at(port, burst_plan(max(40, 2 * streams), first), streams)
+    return spread([one.over_ideal_ms for one in asked])
+
+
+async def play_at(port: int, plan: Sequence[Planned], streams: int) -> list[Asked]:
+    return await play(Somewhere(port), plan, streams, CYCLE_S)  # type: ignore[arg-type]  # nothing else of a stage is asked
+
+
+class Somewhere:
+    """A stage of which only the address is known."""
+
+    def __init__(self, port: int) -> None:
+        self.gateway = self
+        self.base_url = f":{port}"
+
+
+def released_ms(asked: Sequence[Asked], upstream: Upstream) -> Json:
+    """From the last byte of a good verdict, as the model's side sent it, to the first answer byte at the client."""
+    took = []
+    for one in asked:
+        assert one.reply.first_answer_s is not None
+        verdict_s = upstream.grades(one.planned.question)[-1].at_s["finished"]
+        took.append((one.reply.first_answer_s - verdict_s) * 1000)
+    return spread(took)
+
+
+def late_tokens(asked: Sequence[Asked], upstream: Upstream) -> int:
+    """The most tokens that a discarded draft said after its verdict."""
+    most = 0
+    for one in asked:
+        question = one.planned.question
+        attempts = int(one.reply.done["attempts"]) - int(one.reply.done["path"] != "refused")
+        for grade, draft in zip(
+            upstream.grades(question)[:attempts], upstream.drafts(question)[:attempts], strict=True
+        ):
+            if "first_token" in draft.at_s and "closed" in draft.at_s:
+                spoke_s = grade.at_s["finished"] - draft.at_s["first_token"]
+                most = max(most, draft.tokens - (1 + int(max(0.0, spoke_s) * TOKENS_PER_S)))
+    return most
+
+
+async def leave(stage: Stage, port: int, chance: random.Random) -> Json:
+    """Clients that leave at a random moment: how long until the model's side saw each of their requests end, and what began later."""
+    questions = [f"Who leaves {number}?" for number in range(LEFT)]
+    left_at: dict[str, float] = {}
+
+    async def one(question: str) -> None:
+        await anyio.sleep(chance.random() * CYCLE_S)
+        await ask(port, question, {}, leave_after_s=0.05 + chance.random() * (CYCLE_S - 0.15))
+        left_at[question] = time.monotonic()
+
+    async with anyio.create_task_group() as tasks:
+        for question in questions:
+            tasks.start_soon(one, question)
+    await anyio.sleep(SETTLED_S)
+    took, uncut, later, upstream = list[float](), 0, 0, stage.upstream()
+    for question, gone_s in left_at.items():
+        for exchange in upstream.of(question):
+            later += exchange.at_s["request"] > gone_s + 0.005
+            ended_s = exchange.at_s.get("closed", exchange.at_s.get("finished"))
+            if ended_s is None:
+                uncut += 1
+            elif ended_s > gone_s:
+                took.append((ended_s - gone_s) * 1000)
+    return {"cut_ms": spread(took), "uncut": uncut, "begun_later": later}
+
+
+async def idle(streams: int) -> float:
+    """KiB of the gateway for each stream that is open and waits for its first token; the model is played inside the gateway."""
+    script = "[[grade_ms=0 ttft_ms=60000 retrieve_ms=0]]"
+    with workshop() as folder:
+        async with staged(
+            folder, script, **SETTINGS, GATEWAY_PROVIDER="scripted", GATEWAY_SCRIPT=script, GATEWAY_DEADLINE_S="120"
+        ) as stage:
+            core, port = Core(stage.gateway.process.pid), port_of(stage.gateway.base_url)
+
+            async def hold(number: int, limit_s: float) -> None:
+                await ask(port, f"Who waits {number}?", {}, leave_after_s=limit_s)
+
+            async with anyio.create_task_group() as tasks:
+                for number in range(20):  # what the first requests load is no stream's
+                    tasks.start_soon(hold, number, 0.5)
+            before = core.memory_kib()
+            async with anyio.create_task_group() as tasks:
+                for number in range(streams):
+                    tasks.start_soon(hold, number, 20.0)
+                await anyio.sleep(6.0)
+                after = core.memory_kib()
+                tasks.cancel_scope.cancel()
+            return (after - before) / streams
+
+
+@asynccontextmanager
+async def by_hand(folder: Path, base_url: str) -> AsyncIterator[tuple[int, int]]:
+    """The hand-written loop as a process: its id and port."""
+    env = environment(folder, {"ANTHROPIC_API_KEY": "bench", "ANTHROPIC_BASE_URL": base_url})
+    command = [sys.executable, "-m", "tests.bench.handwritten"]
+    async with await anyio.open_process(command, cwd=ROOT, env=env, stdin=None, stderr=None) as process:
+        try:
+            assert process.stdout is not None
+            with anyio.fail_after(20):
+                line = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", 200)
+            yield process.pid, port_of(line.decode())
+        finally:
+            with anyio.CancelScope(shield=True):
+                process.kill()
+                await process.wait()
+
+
+async def unlimited(answers: int = 160, streams: int = 16) -> Json:
+    """Answers of 200 tokens from a model without delays: what an answer costs either server, and how many a second each gives."""
+    questions = [f"How fast is {number}?" for number in range(answers)]
+    sides: Json = {}
+    with workshop() as folder:
+        async with staged(folder, UNLIMITED, **SETTINGS) as stage:
+            sides["gateway"] = await rate(
+                Core(stage.gateway.process.pid), port_of(stage.gateway.base_url), stage.messages_pid, questions, streams
+            )
+        async with (
+            messages_process(UNLIMITED, folder / "by_hand.jsonl") as (pid, base_url),
+            by_hand(folder, base_url) as (hand_pid, port),
+        ):
+            sides["by_hand"] = await rate(Core(hand_pid), port, pid, questions, streams)
+    sides["times_by_processor"] = round(sides["by_hand"]["cpu_ms"] / sides["gateway"]["cpu_ms"], 2)
+    sides["times_by_clock"] = round(sides["gateway"]["answers_a_second"] / sides["by_hand"]["answers_a_second"], 2)
+    return sides
+
+
+async def rate(core: Core, port: int, messages_pid: int, questions: Sequence[str], streams: int) -> Json:
+    core.reserve((messages_pid,))
+    await load(port, questions[:32], streams)
+    before, began = core.spent_s(), time.monotonic()
+    replies = await load(port, [f"{each} again" for each in questions], streams)
+    took_s = time.monotonic() - began
+    assert all(reply.done["path"] == "clean" for reply in replies)
+    return {
+        "cpu_ms": round((core.spent_s() - before) * 1000 / len(questions), 2),
+        "answers_a_second": round(len(questions) / took_s, 1),
+    }
+
+
+async def measure(wanted: Sequence[str]) -> Json:
+    """The figures of the parts that are wanted."""
+    figures: Json = {"machine": machine(), "script": SCRIPT}
+    with anyio.fail_after(RUN_LIMIT_S):
+        if {"cpu", "delays"} & set(wanted):
+            with workshop() as folder:
+                async with staged(folder, SCRIPT, **SETTINGS) as stage:
+                    core, port = Core(stage.gateway.process.pid), port_of(stage.gateway.base_url)
+                    figures["core_of_its_own"] = core.reserve((stage.messages_pid,))
+                    await play_at(port, burst_plan(32, 90_000), 16)
+                    if "cpu" in wanted:
+                        figures |= await processor(core, port)
+                    if "delays" in wanted:
+                        figures |= await delays(stage, port)
+        if "rate" in wanted:
+            figures["unlimited"] = await unlimited()
+        if "memory" in wanted:
+            figures["idle_kib"] = {streams: round(await idle(streams), 1) for streams in IDLE}
+    return figures
+
+
+async def processor(core: Core, port: int) -> Json:
+    questions = [f"What is it, {number}?" for number in range(160)]
+    return {
+        "delta_paced_us": round(await per_delta_us(core, port, TOKENS_PER_S), 1),
+        "delta_unlimited_us": round(await per_delta_us(core, port, 1_000_000), 2),
+        "thousand_s": round(await spent(core, port, questions, 16, CYCLE_S) * 1000 / len(questions), 2),
+    }
+
+
+async def delays(stage: Stage, port: int) -> Json:
+    figures: Json = {"added_ms": {}, "verdict_to_first_byte_ms": {}}
+    for place, streams in enumerate(STREAMS):
+        figures["added_ms"][streams] = await added(port, streams, 1_000 * (place + 1))
+    ready: dict[int, list[Asked]] = {}
+    for streams in FIRST_BYTE_P99_MS:
+        plan = [replace(each, ttft_ms=100) for each in burst_plan(max(30, 2 * streams), 10_000 + 1_000 * streams)]
+        ready[streams] = await play_at(port, plan, streams)
+    mixed = await play_at(port, mixed_plan(192, 200_000), 64)
+    figures["client_gone"] = await leave(stage, port, random.Random(3))
+    upstream = stage.upstream()
+    for streams, asked in ready.items():
+        figures["verdict_to_first_byte_ms"][streams] = released_ms(asked, upstream)
+    figures["discards"] = discard_figures(mixed, upstream) | {"late_tokens": late_tokens(mixed, upstream)}
+    return figures
+
+
+def lines(figures: Json) -> list[Line]:
+    """The table, of what was measured."""
+    told: list[Line] = []
+
+    def row(what: str, value: float, unit: str, reach: float, *, least: bool = False) -> None:
+        bound = f"{'>=' if least else '<='} {reach:g} {unit}".rstrip()
+        told.append(Line(what, f"{value:.1f} {unit}".rstrip(), bound, value >= reach if least else value <= reach))
+
+    if "thousand_s" in figures:
+        row("processor, a delta, 16 streams at 80/s", figures["delta_paced_us"], "us", DELTA_US)
+        row("processor, a delta, 16 streams, model unlimited", figures["delta_unlimited_us"], "us", DELTA_US)
+        row("processor, 1,000 requests of 40 tokens", figures["thousand_s"], "s", THOUSAND_S)
+    for streams, found in figures.get("added_ms", {}).items():
+        row(f"added to the ideal, {streams} streams, p50", found["p50"], "ms", ADDED_P50_MS[streams])
+        if streams in ADDED_P99_MS:
+            row(f"added to the ideal, {streams} streams, p99", found["p99"], "ms", ADDED_P99_MS[streams])
+    for streams, found in figures.get("verdict_to_first_byte_ms", {}).items():
+        row(f"verdict to first byte, {streams} streams, p99", found["p99"], "ms", FIRST_BYTE_P99_MS[streams])
+    if "discards" in figures:
+        closed, gone = figures["discards"], figures["client_gone"]
+        row("verdict to closed, 64 streams, p95", closed["verdict_to_closed_ms"]["p95"], "ms", CLOSED_MS)
+        row("tokens after the verdict, the most of a draft", closed["late_tokens"], "", 1)
+        told.append(
+            Line(
+                "discards cut", f"{closed['cut']} of {closed['discarded']}", "all", closed["cut"] == closed["discarded"]
+            )
+        )
+        row("client gone to upstream cut, p95", gone["cut_ms"]["p95"], "ms", GONE_MS)
+        told.append(Line("requests begun after it left", str(gone["begun_later"]), "0", gone["begun_later"] == 0))
+    if "unlimited" in figures:
+        sides = figures["unlimited"]
+        told += [
+            Line(
+                f"model unlimited, 200 tokens: {name.replace('_', ' ')}",
+                f"{sides[name]['cpu_ms']:.1f} ms, {sides[name]['answers_a_second']:.0f}/s",
+            )
+            for name in ("gateway", "by_hand")
+        ]
+        row("  gateway / by hand, by processor time", sides["times_by_processor"], "", TIMES, least=True)
+        row("  gateway / by hand, by the clock", sides["times_by_clock"], "", TIMES, least=True)
+    for streams, kib in figures.get("idle_kib", {}).items():
+        row(f"memory of an open idle stream, {streams} open", kib, "KiB", IDLE_KIB)
+    return told
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Measures what the gateway itself takes.")
+    parser.add_argument("--json", type=Path, help="write every figure there")
+    parser.add_argument("--parts", default="cpu,delays,rate,memory", help="which of cpu, delays, rate, memory")
+    asked = parser.parse_args()
+    figures = anyio.run(measure, asked.parts.split(","), backend_options={"use_uvloop": True})
+    return report("What the gateway itself takes", lines(figures), figures, asked.json)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
