@@ -92,7 +92,7 @@ async def test_closing_early_is_quick_and_may_be_repeated(case: Case, batches: i
         draft = await generator.draft(prompt("q"))
         reader = aiter(draft)
         for _ in range(batches):
-            await anext(reader)
+            await anext(reader, ())  # on a busy machine fewer may hold the whole answer
         with anyio.fail_after(SOON_S):
             await draft.aclose()
             await draft.aclose()
