@@ -85,6 +85,7 @@ async def serve() -> None:
     listener = listen("127.0.0.1", 0)
     async with AsyncAnthropic(max_retries=0) as client:
         config = uvicorn.Config(application(client), http="httptools", ws="none", lifespan="off", log_level="error")
+        listener.listen(128)  # from here on nobody is turned away
         print(f"Serving on http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
         await uvicorn.Server(config).serve(sockets=[listener])
 

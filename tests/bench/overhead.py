@@ -38,6 +38,7 @@ LONG, SHORT = 300, 20  # tokens of the streams whose difference gives the price 
 IDLE = (500, 1_000)
 SETTLED_S = 0.5  # after the last client left
 LEFT = 64
+FEWEST = 20  # questions one after another: each takes a second
 RUN_LIMIT_S = 220.0
 SETTINGS = {"GATEWAY_RETRIEVER": "scripted", "GATEWAY_SPECULATE": "always", "GATEWAY_MAX_STREAMS": "1200"}
 
@@ -106,7 +107,7 @@ async def per_delta_us(core: Core, port: int, pace: int, streams: int = 16) -> f
 
 async def added(port: int, streams: int, first: int) -> Json:
     """First answer byte over r + max(g, t), at so many streams; then what follows the verdict where a draft is ready for it."""
-    asked = await play_at(port, burst_plan(max(40, 2 * streams), first), streams)
+    asked = await play_at(port, burst_plan(max(FEWEST, 2 * streams), first), streams)
     return spread([one.over_ideal_ms for one in asked])
 
 
@@ -283,7 +284,7 @@ async def delays(stage: Stage, port: int) -> Json:
         figures["added_ms"][streams] = await added(port, streams, 1_000 * (place + 1))
     ready: dict[int, list[Asked]] = {}
     for streams in FIRST_BYTE_P99_MS:
-        plan = [replace(each, ttft_ms=100) for each in burst_plan(max(30, 2 * streams), 10_000 + 1_000 * streams)]
+        plan = [replace(each, ttft_ms=100) for each in burst_plan(max(FEWEST, 2 * streams), 10_000 + 1_000 * streams)]
         ready[streams] = await play_at(port, plan, streams)
     mixed = await play_at(port, mixed_plan(192, 200_000), 64)
     figures["client_gone"] = await leave(stage, port, random.Random(3))
