@@ -74,11 +74,10 @@ class House:
         What was learnt of a collection was learnt of the default tenant's; `may_use` says which other collections may be searched too.
         """
         own = self.graders if tenant == DEFAULT else {}
-        parts = replace(
-            self.parts,
-            grader=options.grader or own.get(collection, self.parts.grader),
-            sources=tuple(one for one in self.parts.sources if one.collection is None or may_use(one.collection)),
-        )
+        usable = tuple(one for one in self.parts.sources if one.collection is None or may_use(one.collection))
+        parts = replace(self.parts, grader=options.grader or own.get(collection, self.parts.grader), sources=usable)
+        if len(usable) < len(self.parts.sources):
+            parts = replace(parts, cache=None)  # what is kept there may rest on a collection not for this caller
         if options.generator is not None:
             parts = replace(parts, generator=options.generator, cache=None)  # what is kept there another model wrote
         speculator = self.speculation.speculator(

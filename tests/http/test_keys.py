@@ -142,6 +142,22 @@ async def test_a_key_of_one_collection_has_it_alone(tenants: Tenants, server: Ru
         assert "next_source" not in str(answer["retries"])
 
 
+async def test_the_cache_gives_a_bound_key_nothing_of_a_collection_that_is_not_its_own(
+    tenants: Tenants, server: Running
+) -> None:
+    gated = {"verify": "gate", "max_retries": 2}
+    asked = ASKED | {"question": "Which is it? [[verdict=insufficient,sufficient]]", "options": gated}
+    free, bound = await made(tenants, Role.ASK), await made(tenants, Role.ASK, collections=frozenset({"default"}))
+    async with client(server.base_url) as http:
+        for attempts in (3, 0):
+            answer = (await http.post("/v1/answers", headers=bearing(free), json=asked)).json()
+            assert answer["attempts"] == attempts, "found in another collection, then given from the cache"
+            assert "shared-name" in str(answer["sources"])
+        answer = (await http.post("/v1/answers", headers=bearing(bound), json=asked)).json()
+        assert answer["attempts"] > 0
+        assert "shared-name" not in str(answer)
+
+
 async def test_gaps_of_other_collections_are_not_shown_to_a_key_that_is_bound(
     tenants: Tenants, server: Running
 ) -> None:
