@@ -15,10 +15,17 @@ class GatewayFault(Exception):
 
 
 class RetrievalUnavailable(GatewayFault):
-    """Raised when the store of passages cannot be reached or does not answer in time."""
+    """Raised when the store of passages cannot be reached or does not answer in time.
+
+    Of a source also when what it answers is of no use, or too much: that is no outage, a question can bring it about (`is_outage`).
+    """
 
     type = "retrieval_unavailable"
     retryable = True
+
+    def __init__(self, message: str = "", *, is_outage: bool = True) -> None:
+        super().__init__(message)
+        self.is_outage = is_outage
 
 
 class RetrievalMisconfigured(GatewayFault):

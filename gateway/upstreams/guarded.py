@@ -208,8 +208,8 @@ def _judge(call: Call, error: Exception) -> None:
 
 def _outage(error: Exception) -> GatewayFault | None:
     """What went wrong with the request itself; None where it was answered, and the answer was of no use."""
-    if isinstance(error, GeneratorFault | RetrievalUnavailable) or (
-        isinstance(error, EmbeddingFailed) and error.is_outage
+    if isinstance(error, GeneratorFault) or (
+        isinstance(error, RetrievalUnavailable | EmbeddingFailed) and error.is_outage
     ):
         return error
     return error.__cause__ if isinstance(error.__cause__, GeneratorFault) else None

@@ -125,7 +125,10 @@ NONSENSE = (
 
 async def test_what_is_no_list_of_results_is_a_fault(retriever: HttpRetriever, api: SearchApi) -> None:
     for api.raw in NONSENSE:
-        assert (await fault(retriever)).retryable
+        raised = await fault(retriever)
+        assert isinstance(raised, RetrievalUnavailable)
+        assert raised.retryable
+        assert not raised.is_outage, "a question could bring it about, and would shut everybody else out"
 
 
 async def test_results_of_odd_shapes_are_passed_over(retriever: HttpRetriever, api: SearchApi) -> None:

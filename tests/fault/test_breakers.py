@@ -386,6 +386,7 @@ def test_a_rewriter_of_a_service_that_is_left_alone_fails_at_once(play: Play) ->
     ("fault", "is_open"),
     [
         (RetrievalUnavailable("away"), True),
+        (RetrievalUnavailable("sent something that is no list of results", is_outage=False), False),
         (RetrievalMisconfigured("refuses its key"), False),
         (CollectionNotFound("none"), False),
     ],

@@ -78,7 +78,8 @@ class HttpRetriever:
                 if len(content) > BODY_LIMIT_BYTES:
                     enough.cancel()
         if len(content) > BODY_LIMIT_BYTES:
-            raise RetrievalUnavailable(f"the search service {self._name!r} sent more than {BODY_LIMIT_BYTES} bytes")
+            message = f"the search service {self._name!r} sent more than {BODY_LIMIT_BYTES} bytes"
+            raise RetrievalUnavailable(message, is_outage=False)
         return bytes(content)
 
     def _fault(self, status: int, content: bytes) -> RetrievalUnavailable | RetrievalMisconfigured:
@@ -95,9 +96,8 @@ class HttpRetriever:
             body: Any = json.loads(content)
             return self._service.results(body)
         except (Nonsense, ValueError, RecursionError) as error:
-            raise RetrievalUnavailable(
-                f"the search service {self._name!r} sent something that is no list of results"
-            ) from error
+            message = f"the search service {self._name!r} sent something that is no list of results"
+            raise RetrievalUnavailable(message, is_outage=False) from error
 
 
 def passages(name: str, results: Sequence[Result], k: int) -> tuple[Passage, ...]:
