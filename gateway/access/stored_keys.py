@@ -12,6 +12,7 @@ from psycopg.rows import class_row
 
 from gateway.access.caller import Caller, Role
 from gateway.access.secret import digest_of_secret, new_secret
+from retrieval.cleaning import storable
 from retrieval.pool import Connection, Pool
 
 CHANNEL = "gateway_keys"  # on which the database tells of every change
@@ -96,7 +97,7 @@ class StoredKeys:
 
         async def read(connection: Connection) -> tuple[StoredKey, ...]:
             async with connection.cursor(row_factory=class_row(StoredKey)) as cursor:
-                await cursor.execute(_LIST, {"tenant": tenant})
+                await cursor.execute(_LIST, {"tenant": None if tenant is None else storable(tenant)})
                 return tuple(await cursor.fetchall())
 
         return await self._pool.run(read)
@@ -105,7 +106,7 @@ class StoredKeys:
         """Ends a key, at every gateway; whether there was a good one of that id."""
 
         async def update(connection: Connection) -> bool:
-            return (await connection.execute(_REVOKE, (key_id,))).rowcount > 0
+            return (await connection.execute(_REVOKE, (storable(key_id),))).rowcount > 0
 
         return await self._pool.run(update)
 

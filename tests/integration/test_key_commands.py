@@ -71,6 +71,12 @@ def test_a_key_is_revoked_once_and_stays_in_the_list(url: str) -> None:
     assert (again.exit_code, again.stderr) == (1, f"gateway: there is no key {key_id} to revoke\n")
 
 
+def test_what_no_key_and_no_tenant_can_be_named_is_not_there(url: str) -> None:
+    nobody = os.fsdecode(b"key_\xff")  # as the shell hands over what is no UTF-8
+    assert "there is no key key_" in run("revoke", nobody).stderr
+    assert run("list", "--tenant", nobody).exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
