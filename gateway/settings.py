@@ -95,7 +95,7 @@ class Settings(BaseSettings):
     grader_price: Annotated[float, Field(ge=0)] | None = None
     prompt_cache: bool = False
     draft_lead_s: Annotated[float, Field(ge=0, le=5)] = 0.02
-    waste_tokens: Annotated[int, Field(ge=0)] = 60_000
+    waste_tokens: Annotated[int, Field(ge=0, le=1_000_000_000)] = 60_000
     busy_streams: Annotated[int, Field(ge=1)] = 128
     look_ahead: bool = True
     look_ahead_streams: Annotated[int, Field(ge=1)] | None = None

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
+import psycopg
 
 from retrieval.faults import GatewayFault
 from retrieval.pool import Connection, Pool
@@ -101,7 +102,7 @@ class WasteShares:
         try:
             for tenant, lent in tuple(self._lent.items()):
                 is_enough = await self._renew(tenant, lent) and is_enough
-        except GatewayFault as error:
+        except (GatewayFault, psycopg.Error) as error:
             _log.warning("shares of discarded tokens were not renewed: %s", error)
             return False
         return is_enough
@@ -144,7 +145,7 @@ class WasteShares:
         return await self.pool.run_for(tenant, borrow, STEP_LIMIT_S)
 
     async def give_back(self) -> None:
-        """At the end: what was used counts for one more minute, the rest is free at once. Raises GatewayFault."""
+        """At the end: what was used counts for one more minute, the rest is free at once. Raises GatewayFault or psycopg.Error."""
         for tenant, lent in self._lent.items():
             if lent.told or lent.share.used:
                 used = lent.share.used
@@ -190,7 +191,7 @@ async def open_waste_shares(pool: Pool, bucket: int, longest_s: float) -> AsyncI
     with anyio.move_on_after(LAST_LIMIT_S, shield=True):
         try:
             await shares.give_back()
-        except GatewayFault as error:
+        except (GatewayFault, psycopg.Error) as error:
             _log.warning("shares of discarded tokens were not given back: %s", error)
     if raised is not None:
         raise raised

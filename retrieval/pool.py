@@ -52,7 +52,7 @@ class Pool:
         """The result of `work(connection)`, within `limit_s` seconds in all, waiting for a connection included.
 
         `work` is one transaction; where the connection turns out to be dead it runs once more on another, so it must be safe to repeat.
-        Raises RetrievalUnavailable (no connection, no answer in time, connection lost) or RetrievalMisconfigured (a table,
+        Raises RetrievalUnavailable (no connection, no answer in time, connection lost, no writes taken) or RetrievalMisconfigured (a table,
         extension or right is missing); other psycopg errors pass through. On cancellation, or when time is up, the running statement
         is cancelled on the server, within CANCEL_LIMIT_S; a connection whose server does not confirm that is discarded.
         """
@@ -172,7 +172,13 @@ async def _ping(connection: Connection) -> None:
         await connection.execute("SELECT 1")
 
 
-_UNAVAILABLE = (psycopg.OperationalError, PoolTimeout, PoolClosed, TooManyRequests)
+_UNAVAILABLE = (
+    psycopg.OperationalError,
+    psycopg.errors.ReadOnlySqlTransaction,  # of a standby, after a failover
+    PoolTimeout,
+    PoolClosed,
+    TooManyRequests,
+)
 _MISCONFIGURED = (
     psycopg.errors.UndefinedTable,
     psycopg.errors.UndefinedColumn,
@@ -190,6 +196,8 @@ def _reason(error: Exception) -> str:
             return "shutting down"
         case psycopg.errors.QueryCanceled():
             return "the statement took too long"
+        case psycopg.errors.ReadOnlySqlTransaction():
+            return "it takes no writes"
         case psycopg.errors.DiskFull():
             return "its disk is full"
         case _:

@@ -11,7 +11,7 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from retrieval.cleaning import storable
-from retrieval.faults import RetrievalMisconfigured
+from retrieval.faults import RetrievalMisconfigured, RetrievalUnavailable
 from retrieval.passage import Passage, Scalar
 from retrieval.pool import LIMIT_S, Connection, Pool
 from retrieval.ports import Query
@@ -92,6 +92,10 @@ class ViewRetriever:
             raise self._misconfigured() from error
         except RetrievalMisconfigured as error:
             raise self._misconfigured() from error
+        except RetrievalUnavailable as error:
+            if isinstance(error.__cause__, psycopg.errors.ReadOnlySqlTransaction):  # a view that writes
+                raise self._misconfigured() from error
+            raise
         return tuple({row.id: self._passage(row) for row in reversed(rows) if row.id and row.text}.values())[::-1]
 
     def _parameters(self, query: Query) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ import anyio
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from retrieval.faults import RetrievalMisconfigured, RetrievalUnavailable
 from retrieval.pool import Connection, Pool, open_pool
@@ -242,3 +243,11 @@ async def test_no_server_at_all_is_unavailable_and_not_a_hang() -> None:
     async with open_pool("postgresql://gateway@127.0.0.1:9/postgres", size=2) as pool:
         with anyio.fail_after(10), pytest.raises(RetrievalUnavailable):
             await pool.ping(0.5)
+
+
+async def test_a_server_that_takes_no_writes_is_unavailable_for_them(database_url: str) -> None:
+    standby = make_conninfo(database_url, options="-c default_transaction_read_only=on")
+    async with open_pool(standby, size=1) as pool:
+        with pytest.raises(RetrievalUnavailable, match="takes no writes"):
+            await pool.run_for("mine", lambda one: one.execute("DELETE FROM collection"))
+        await pool.ping()

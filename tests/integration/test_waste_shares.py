@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from gateway.settings import read_settings
 from gateway.waste_shares import FIRST_TENANT, LEASE_S, WasteShares, open_waste_shares
@@ -152,6 +153,14 @@ async def test_a_gateway_without_its_database_stops_drafting_when_its_lease_is_o
     gateway.pool = world.pool
     await gateway.step()
     assert world.draft(gateway, 10) == 10
+
+
+async def test_a_database_that_takes_no_writes_ends_no_gateway(world: World, database_url: str) -> None:
+    """As after a failover, when connections lead to a standby."""
+    standby = make_conninfo(database_url, options="-c default_transaction_read_only=on")
+    async with open_pool(standby, size=1) as pool, open_waste_shares(pool, BUCKET, 5.0) as shares:
+        assert not await shares.step()
+        assert shares.of(FIRST_TENANT).reserve(32, at_least=32) == 0
 
 
 async def test_idle_gateway_asks_the_database_for_nothing(world: World) -> None:
