@@ -157,6 +157,29 @@ async def test_nothing_is_written_for_another_tenant_nor_changed_of_the_rules(da
         )
 
 
+TAKEN = """
+CREATE TEMP TABLE recording (expires_at timestamptz, alive_at timestamptz);
+CREATE FUNCTION pg_temp.take() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN INSERT INTO pg_temp.taken SELECT current_user; RETURN OLD; END $$;
+CREATE TRIGGER take BEFORE DELETE ON pg_temp.recording FOR EACH ROW EXECUTE FUNCTION pg_temp.take();
+CREATE TEMP TABLE taken (by_whom name);
+INSERT INTO pg_temp.recording VALUES ('2000-01-01', '2000-01-01');
+SELECT sweep_recordings(0), refresh_statistics();
+"""
+
+
+def test_what_the_owner_does_for_the_role_meets_no_temporary_table_of_the_roles(database_url: str) -> None:
+    """Its triggers would run as the owner, who may be a superuser."""
+    with psycopg.connect(as_role(database_url), autocommit=True) as connection:
+        connection.execute(TAKEN.encode())
+        assert connection.execute("SELECT by_whom FROM pg_temp.taken").fetchall() == []
+        open_paths = connection.execute(
+            "SELECT proname FROM pg_proc WHERE prosecdef AND pronamespace = 'public'::regnamespace "
+            "AND NOT coalesce(array_to_string(proconfig, ';'), '') ~ 'search_path=[^;]*, pg_temp$'"
+        ).fetchall()
+        assert open_paths == [], "temporary tables come first where a path does not put them last"
+
+
 async def test_rows_from_before_tenants_belong_to_who_had_them_and_are_found(server_url: str) -> None:
     with fresh_database(server_url, migrated=False) as url:
         with psycopg.connect(url, autocommit=True) as connection:
