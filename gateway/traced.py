@@ -210,6 +210,9 @@ class TracedDraft:
             self._seen.stopped(pieces[-1])
         return pieces
 
+    def cut(self) -> None:
+        self._inner.cut()
+
     async def aclose(self) -> None:
         await self._inner.aclose()
 

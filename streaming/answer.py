@@ -71,6 +71,8 @@ class _Answer:
             if path is Path.ABANDONED:
                 self._course.end("client_gone")
                 self._observer.note(Ended(path, self._course.attempt))
+            # Both know this answer: let go of, all that it held goes now, instead of waiting for a collection that holds up every stream.
+            self._prospects = self._course.race = None
         return path
 
     async def _outcome(self) -> Outcome:

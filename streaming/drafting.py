@@ -47,6 +47,7 @@ class Drafting:
         self._silence = Silence(silence_s)
         self._scope = CancelScope()
         self._go = anyio.Event()
+        self._open: Draft | None = None
         self._outcome: str | None = None
         self._decided_at = 0.0
         self._over_at: float | None = None
@@ -74,7 +75,9 @@ class Drafting:
         """Asks the draft to close its upstream request now; returns at once. The first outcome given is the one told."""
         self._decide(outcome)
         self.entry.cut = True
-        self._scope.cancel()
+        self._scope.cancel()  # first: who reads is to see its end as this, not as a broken connection
+        if self._open is not None:
+            self._open.cut()
 
     def finish(self) -> None:
         """Everything has come: the rest of the upstream response is read for as long as a close may take."""
@@ -112,7 +115,7 @@ class Drafting:
         draft: Draft | None = None
         try:
             with self._silence.watched():
-                draft = await self._generator.draft(self._prompt)
+                draft = self._open = await self._generator.draft(self._prompt)
                 async for pieces in draft:
                     now_s = anyio.current_time()
                     self._silence.broken(now_s)
@@ -122,6 +125,7 @@ class Drafting:
         except Exception as error:  # a fault without a name is still only this draft's
             self._fail(unnamed(error))
         finally:
+            self._open = None
             if draft is not None:
                 await self._close_upstream(draft)
 

@@ -89,6 +89,13 @@ class Draft(Protocol):
         """
         ...
 
+    def cut(self) -> None:
+        """Closes the upstream request before anything else runs, where that needs no waiting. Raises nothing, and may come at any time.
+
+        For whoever has just cancelled the task that reads, which would close it some turns of the event loop later; `aclose` follows.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Closes the upstream request at once, and an iterator that was not exhausted. Idempotent.
 

@@ -112,6 +112,8 @@ class RequestTrace:
             self._end_root(status_code)
         with self._quiet:
             self._count(self._folded(), status_code, total_s)
+        # sse-starlette leaves a cycle of cancelled tasks, which holds this until a collector passes; the answer goes now.
+        self._answer = self._folding = self._counted = None
 
     def _folded(self) -> tuple[Decision, ...]:
         return self._folding.decisions(self._first_byte_s) if self._folding is not None else ()

@@ -231,6 +231,10 @@ class ScriptedDraft:
 
     async def aclose(self) -> None:
         """Ends the draft at once."""
+        self.cut()
+
+    def cut(self) -> None:
+        """As `aclose`."""
         if not self._closed:
             self._closed = True
             self._generator.open_drafts -= 1

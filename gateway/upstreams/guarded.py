@@ -76,6 +76,10 @@ class GuardedDraft:
             self._call.succeed()
         return pieces
 
+    def cut(self) -> None:
+        self._call.let_go()
+        self._inner.cut()
+
     async def aclose(self) -> None:
         self._call.let_go()
         await self._inner.aclose()

@@ -99,6 +99,30 @@ async def test_closing_early_is_quick_and_may_be_repeated(case: Case, batches: i
 
 
 @every
+async def test_a_draft_that_is_cut_ends_for_its_reader_as_the_cancellation_it_is(case: Case) -> None:
+    async with case[0].open(QUICK) as generator:
+        draft = await generator.draft(prompt("q [[ttft_ms=60000]]" if case[0].is_scripted else "q"))
+        ends: list[str] = []
+        reading = anyio.CancelScope()
+
+        async def read_on() -> None:
+            with reading:
+                async for _ in draft:
+                    pass
+            ends.append("cancelled" if reading.cancelled_caught else "read")
+
+        with anyio.fail_after(SOON_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(read_on)
+                await anyio.sleep(0.05 if case[0].is_scripted else 0)
+                reading.cancel()
+                draft.cut()
+                draft.cut()
+            await draft.aclose()
+    assert ends == ["cancelled"]
+
+
+@every
 async def test_closing_a_finished_draft_does_nothing(case: Case) -> None:
     async with case[0].open(QUICK) as generator:
         draft = await generator.draft(prompt("q"))

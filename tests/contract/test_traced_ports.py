@@ -62,7 +62,7 @@ class Reading:
 
     def __init__(self, ending: Exception | anyio.Event | None = None) -> None:
         self.ending = ending
-        self.closed = 0
+        self.closed = self.cuts = 0
 
     def __aiter__(self) -> AsyncIterator[tuple[Piece, ...]]:
         return self._batches()
@@ -76,6 +76,9 @@ class Reading:
         if self.ending is not None:
             self.ending.set()
             await anyio.sleep_forever()
+
+    def cut(self) -> None:
+        self.cuts += 1
 
     async def aclose(self) -> None:
         self.closed += 1

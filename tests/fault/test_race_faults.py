@@ -108,6 +108,16 @@ def test_a_bad_verdict_acts_while_the_buffer_is_full(backend: str) -> None:
     assert stage.text == ""
 
 
+def test_a_bad_verdict_cuts_the_request_itself_before_the_reader_runs(backend: str) -> None:
+    """B3: some turns of the event loop are between a cancelled reader and its close; a draft that was read to its end is not cut."""
+    generator = FakeGenerator(
+        [DraftScript(((0.0, (Text("a"),)),), hangs=True), DraftScript(((0.0, (Text("b"),)), STOP))]
+    )
+    stage = play(backend, Stage(FakeGrader([(1.0, BAD), (1.0, GOOD)]), generator))
+    assert stage.text == "b"
+    assert [draft.cut_at for draft in generator.drafts] == [1.0, None]
+
+
 def test_a_draft_goes_on_while_it_is_held_and_the_release_sends_it_whole(backend: str) -> None:
     """B3: no rendezvous; 29 tokens are drafted at the verdict and leave with it."""
     tokens = tuple((0.1, (Text(f"t{n} "),)) for n in range(29))

@@ -174,6 +174,9 @@ class SlowDraft:
     def __aiter__(self) -> AsyncIterator[tuple[Piece, ...]]:
         return self._draft
 
+    def cut(self) -> None:
+        """It is slow to close."""
+
     async def aclose(self) -> None:
         self._generator.closing += 1
         await self._generator.may_close.wait()

@@ -74,6 +74,9 @@ class UntilTold:
         await self.may_end.wait()
         yield Text("so."), Stopped(StopReason.END)
 
+    def cut(self) -> None:
+        """Holds nothing."""
+
     async def aclose(self) -> None:
         """Holds nothing."""
 

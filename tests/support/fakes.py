@@ -82,6 +82,7 @@ class FakeDraft:
     script: DraftScript
     on_resume: Callable[["FakeDraft"], None]
     pulled: list[Piece] = field(default_factory=list)
+    cut_at: float | None = None
     close_began_at: float | None = None
     closed_at: float | None = None
     close_cancelled: bool = False
@@ -102,6 +103,10 @@ class FakeDraft:
             await anyio.sleep_forever()
         if self.script.fault is not None:
             raise self.script.fault
+
+    def cut(self) -> None:
+        if self.cut_at is None:
+            self.cut_at = anyio.current_time()
 
     async def aclose(self) -> None:
         if self.close_began_at is None:

@@ -27,5 +27,8 @@ class Flood:
             await anyio.lowlevel.checkpoint()
             yield (Text("flood " * 1_000),)
 
+    def cut(self) -> None:
+        pass
+
     async def aclose(self) -> None:
         self.open_drafts -= 1

@@ -56,6 +56,9 @@ class ExtractiveDraft:
     def __aiter__(self) -> AsyncIterator[tuple[Piece, ...]]:
         return self._batches
 
+    def cut(self) -> None:
+        """There is no request upstream."""
+
     async def aclose(self) -> None:
         await self._batches.aclose()
 
