@@ -98,7 +98,7 @@ class Unauthorized(GatewayFault):
 
 
 class Forbidden(GatewayFault):
-    """Raised when a key is good and has no role for what the request wants."""
+    """Raised when a key is good and has no role for what the request wants, or a page of another site asks without one."""
 
     type = "forbidden"
 

@@ -6,7 +6,9 @@ from typing import Protocol
 
 from gateway.access.caller import Caller
 from gateway.access.secret import digest_of_secret, is_secret
-from gateway.problems import Unauthorized
+from gateway.problems import Forbidden, Unauthorized
+
+ELSEWHERE = frozenset({"cross-site", "same-site"})  # of `Sec-Fetch-Site`, which no page can set or leave out
 
 
 class OpenToAll(Exception):
@@ -60,9 +62,13 @@ class Keys:
     def caller(self, headers: Mapping[str, str]) -> Caller:
         """Who calls. Raises Unauthorized unless the request brings a key that is good, KeysUnreadable while nobody knows which are.
 
+        Where none is needed, Forbidden for what a browser sends on behalf of a page of another site: it would not ask before it did.
+
         Nothing is asked of a database. How long it takes says nothing about a key: digests are compared, which nobody can steer.
         """
         if not self.are_needed:
+            if headers.get("sec-fetch-site", "") in ELSEWHERE:
+                raise Forbidden("a page of another site may ask with a key only")
             return Caller()
         scheme, _, given = headers.get("authorization", "").partition(" ")
         secret = given.strip()

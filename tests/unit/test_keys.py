@@ -44,6 +44,16 @@ def test_a_key_of_the_settings_may_do_everything_of_the_default_tenant() -> None
     assert "two" not in caller.owner
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_without_a_key_a_page_of_another_site_may_do_nothing(site: str) -> None:
+    """A browser sends its form with files here without asking, whatever page has it."""
+    with pytest.raises(Forbidden, match="another site"):
+        Keys().caller({"sec-fetch-site": site})
+    for own in ({}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}):
+        assert Keys().caller(own) == Caller()
+    assert Keys(["one"]).caller({**bearing("one"), "sec-fetch-site": site}), "a key says who asks"
+
+
 @pytest.mark.parametrize(
     "given", [{}, bearing(""), bearing("three"), {"authorization": "Basic one"}, {"authorization": "one"}]
 )
