@@ -56,7 +56,7 @@ def test_the_loop_is_measured_as_one_json_object_beside_a_picture(
         sum(each["unanswerable"] for each in own["strategies"].values()) == 1
     )  # what was refused had been corrected first
     assert picture.read_bytes().startswith(b"\x89PNG")
-    with psycopg.connect(url) as connection:
+    with psycopg.connect(database_url) as connection:  # who owns the tables sees every tenant's rows
         assert connection.execute("SELECT count(*) FROM coverage_gap").fetchone() == (0,)
         assert connection.execute("SELECT count(*) FROM passage").fetchone() == (3,)
 
