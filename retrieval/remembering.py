@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from retrieval.ports import Embedder, Vector
 
-REMEMBERED = 512  # questions; about 6 MB of vectors of 384 numbers
+REMEMBERED = 128  # questions, more than are answered at once; 1.5 MB of vectors of 384 numbers
 
 
 class RememberingEmbedder:
