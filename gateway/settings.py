@@ -42,7 +42,7 @@ CONFIG_VARIABLE = "GATEWAY_CONFIG"
 CONFIG_DEFAULT = Path("gateway.toml")
 DRAFTS_IN_ALL = 4  # three attempts at most, one of them drafted twice
 AHEAD_BESIDE_A_RERANKER = max(1, (os.cpu_count() or 1) // 2)  # a wider search reranked here takes about 1 s of a core
-SECOND_WORTH = 0.4  # docs/decisions/0015-what-a-second-is-worth.md
+SECOND_WORTH = 0.4  # docs/decisions/0017-what-a-second-is-worth.md
 HOSTED_INPUT_PRICE, HOSTED_OUTPUT_PRICE, HOSTED_GRADER_PRICE = (
     3.0,
     15.0,
