@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from gateway.observing import conventions as names
-from gateway.observing.answer_trace import DraftTrace
+from gateway.observing.attempt_trace import DraftTrace
 from gateway.observing.outgoing import under
 from gateway.observing.request_trace import RequestTrace
 from gateway.observing.spans import Value, Work, type_of

@@ -11,10 +11,10 @@ import anyio
 from gateway.access.keys import Keys, Known, NoneStored
 from gateway.admission import Admission
 from gateway.chat.profiles import Profiles
-from gateway.chat.profiles_of import Models, profiles_of
+from gateway.chat.profiles_of import profiles_of
 from gateway.decisions import Decisions, NoDecisions
 from gateway.gap_groups import GapGroups, NoGapGroups
-from gateway.graders import Available, GraderName, grader_of, graders_of, service_limit_s
+from gateway.graders import Available, GraderName, grader_of, graders_of
 from gateway.house import House
 from gateway.keeping.keeper import Keeper, Keeping, open_keeper
 from gateway.library import AnyCollection, KnownCollections
@@ -28,11 +28,11 @@ from gateway.telemetry import Telemetry
 from gateway.uploads.documents import NoDocuments, StoredDocuments
 from gateway.uploads.passages import NoPassages, StoredPassages
 from gateway.upstreams.breaker import Breakers, Role
-from gateway.upstreams.guarded import GuardedEmbedder, GuardedRewriter, GuardedVerifier
-from gateway.upstreams.models import GuardedModels
-from grading.calibrate import Calibration, default_calibration
+from gateway.upstreams.guarded import GuardedEmbedder
+from gateway.voices import Voices, open_voices
+from grading.calibrate import Calibration
 from grading.correct import Fields
-from grading.ports import Grader, Rewriter, Verifier
+from grading.ports import Grader
 from grading.routing import always
 from retrieval.faults import DatabaseMissing
 from retrieval.likeness import Likeness
@@ -51,22 +51,6 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 B = TypeVar("B")
-
-
-@dataclass(frozen=True, slots=True)
-class Voices:
-    """Who writes, says a question in other words and checks what is written; the graders that ask a service, by name.
-
-    `fallback` and `standby` are who stands in for generator and graders.
-    """
-
-    generator: Generator
-    rewriter: Rewriter
-    verifier: Verifier
-    graders: Mapping[GraderName, Grader] = field(default_factory=dict)
-    models: Models | None = None
-    fallback: Generator | None = None
-    standby: Mapping[GraderName, Grader] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +344,7 @@ async def _judges(
     breakers: Breakers,
     stack: AsyncExitStack,
 ) -> Judges:
-    voices = await _voices(settings, local, breakers, stack)
+    voices = await open_voices(settings, local, breakers, stack)
     names = _graders_that_can_be(settings, local)
     available = Available(local, voices.graders, await _calibrations(books), voices.standby)
     limit_s = settings.grade_timeout_s
@@ -384,71 +368,6 @@ async def _calibrations(books: Library | None) -> dict[str, dict[str, Calibratio
 
     stored = PostgresCalibrations(books.pool)
     return {name: await stored.newest(grader=name) for name in ("calibrated", "score")}
-
-
-async def _voices(settings: Settings, local: "LocalModels | None", breakers: Breakers, stack: AsyncExitStack) -> Voices:
-    match settings.chosen_provider:
-        case "local":
-            assert local is not None
-            return _local_voices(local)
-        case "scripted":
-            return _scripted(settings)
-        case "anthropic":
-            return await _claude(settings, breakers, stack)
-
-
-def _local_voices(local: "LocalModels") -> Voices:
-    from gateway.providers.local.rewriter import LocalRewriter
-    from gateway.providers.local.verifier import LocalVerifier, ReaderMeasure
-
-    verifier = LocalVerifier(ReaderMeasure(local.grader), default_calibration("sentence"))
-    return Voices(local.generator, LocalRewriter(), verifier)
-
-
-async def _claude(settings: Settings, breakers: Breakers, stack: AsyncExitStack) -> Voices:
-    from gateway.providers.claude.client import open_client
-    from gateway.providers.claude.models import ClaudeModels
-    from gateway.providers.claude.rewriter import AnthropicRewriter
-    from gateway.providers.claude.verifier import AnthropicVerifier
-
-    assert settings.anthropic_api_key is not None
-    client = open_client(
-        settings.anthropic_api_key.get_secret_value(),
-        settings.anthropic_base_url,
-        connect_s=settings.connect_s,
-        read_s=settings.read_s,
-    )
-    stack.push_async_callback(client.close)
-    judge = settings.grader_model
-    drafts_for, grades_for = settings.fallback_generator_model, settings.fallback_grader_model
-    grade_s = service_limit_s(settings.grade_timeout_s, stands_by=grades_for is not None)
-    claude = ClaudeModels(client, keeps=settings.prompt_cache)
-    models = GuardedModels(claude, breakers, settings.read_s, grade_s, asks_again=grades_for is None)
-    standby = replace(models, generates=Role.FALLBACK_GENERATOR, grades=Role.FALLBACK_GRADER)
-    judges_breaker = breakers.of(Role.GRADER, judge)
-    return Voices(
-        models.generator(settings.generator_model),
-        GuardedRewriter(AnthropicRewriter(client, judge), judges_breaker, settings.read_s),
-        GuardedVerifier(AnthropicVerifier(client, judge), judges_breaker, settings.grade_timeout_s),
-        models.graders(judge),
-        models,
-        None if drafts_for is None else standby.generator(drafts_for),
-        {} if grades_for is None else standby.graders(grades_for),
-    )
-
-
-def _scripted(settings: Settings) -> Voices:
-    from gateway.providers.script import Script
-    from gateway.providers.scripted import ScriptedGenerator, ScriptedGrader, ScriptedRewriter, ScriptedVerifier
-
-    script = Script.parse(settings.script)
-    grader = ScriptedGrader(script)
-    return Voices(
-        ScriptedGenerator(script),
-        ScriptedRewriter(script),
-        ScriptedVerifier(script),
-        {"model": grader, "model-passages": grader},
-    )
 
 
 def _scripted_retriever(settings: Settings) -> Retriever:

@@ -9,7 +9,8 @@ from opentelemetry.trace import Tracer
 from gateway.decisions import Decision, Decisions, Folding, NoDecisions
 from gateway.observing import conventions as names
 from gateway.observing import request_log
-from gateway.observing.answer_trace import OUTCOMES, AnswerTrace, DraftTrace, Models, VerifyTrace
+from gateway.observing.answer_trace import OUTCOMES, AnswerTrace, Models
+from gateway.observing.attempt_trace import DraftTrace, VerifyTrace
 from gateway.observing.conventions import Outcome
 from gateway.observing.metrics import AnswerMetrics, Metrics
 from gateway.observing.spans import OpenSpan, Quiet, Work
