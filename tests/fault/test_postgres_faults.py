@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 from gateway.gaps import PostgresGaps
 from retrieval.cluster import Cluster
@@ -21,7 +21,7 @@ from streaming.ports import Gap
 from tests.support.embedders import HashingEmbedder
 from tests.support.library import shelve
 from tests.support.postgres import emptied
-from tests.support.tcp_proxy import TcpProxy, to_postgres
+from tests.support.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.anyio
 
@@ -39,15 +39,6 @@ def home() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="gw-home-") as folder:
         Path(folder).chmod(0o711)  # run by root, the server's unprivileged account must get in
         yield Path(folder)
-
-
-@pytest.fixture
-async def proxy(database_url: str) -> AsyncIterator[TcpProxy]:
-    folder = conninfo_to_dict(database_url).get("host")
-    if folder is None or not str(folder).startswith("/"):
-        pytest.skip("the proxy speaks to a Unix socket")
-    async with TcpProxy(lambda: to_postgres(str(folder))) as proxy:
-        yield proxy
 
 
 @pytest.fixture

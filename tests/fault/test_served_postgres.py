@@ -8,7 +8,7 @@ from contextlib import closing
 import anyio
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 from gateway.providers.script import Script
 from gateway.settings import read_settings
@@ -21,7 +21,7 @@ from tests.support.embedders import HashingEmbedder
 from tests.support.gateway_app import Running, eventually, running, scripted_house, with_parts
 from tests.support.library import shelve
 from tests.support.postgres import emptied
-from tests.support.tcp_proxy import TcpProxy, to_postgres
+from tests.support.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.anyio
 
@@ -32,15 +32,6 @@ QUICK = Script(grade_ms=5, ttft_ms=5, tps=2000, tokens=10)
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture
-async def proxy(database_url: str) -> AsyncIterator[TcpProxy]:
-    folder = conninfo_to_dict(database_url).get("host")
-    if folder is None or not str(folder).startswith("/"):
-        pytest.skip("the proxy speaks to a Unix socket")
-    async with TcpProxy(lambda: to_postgres(str(folder))) as proxy:
-        yield proxy
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from gateway.access.secret import PREFIX
 from gateway.access.stored_keys import NewKey
 from tests.support.clients import client
 from tests.support.gateway_app import Running, Spans, running, scripted_house
-from tests.support.tenants import MINE, Tenants, two_tenants
+from tests.support.tenants import MINE, Tenants
 
 pytestmark = pytest.mark.anyio
 
@@ -32,12 +32,6 @@ UI = {
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture
-async def tenants(database_url: str) -> AsyncIterator[Tenants]:
-    async with two_tenants(database_url) as both:
-        yield both
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from gateway.gap_groups import LIMIT_MOST
 from gateway.uploads.routes import cursor
 from tests.support.clients import client
 from tests.support.gateway_app import Running, running
-from tests.support.tenants import MINE, WORDS, YOURS, Tenants, two_tenants
+from tests.support.tenants import MINE, WORDS, YOURS, Tenants
 
 pytestmark = pytest.mark.anyio
 
@@ -24,12 +24,6 @@ COLLECTIONS = ("default", "shared-name")
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture
-async def tenants(database_url: str) -> AsyncIterator[Tenants]:
-    async with two_tenants(database_url) as both:
-        yield both
 
 
 @pytest.fixture
