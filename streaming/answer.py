@@ -217,6 +217,9 @@ class _Answer:
             return None
         self._course.end("discarded")
         grade = failure.grade
-        retry = Retry(self._course.attempt, grade.verdict, grade.missing, found.strategy, found.text)
+        withheld = isinstance(ending, Ungrounded)  # what is missing is then the sentence that was not sent
+        self._course.told = self._course.question if withheld else None
+        missing, query = (None, self._course.question) if withheld else (grade.missing, found.text)
+        retry = Retry(self._course.attempt, grade.verdict, missing, found.strategy, query)
         await self._emit((retry, Status(self._course.attempt + 1, "correcting", found.strategy)))
         return found

@@ -22,6 +22,8 @@ class Course:
     attempt: int = 0
     is_open: bool = False
     searched: list[str] = field(default_factory=list)
+    told: str | None = None
+    """What the client is told of the next search, where its query rests on text that was withheld from it."""
     found: Cleaned = field(default_factory=lambda: Cleaned(()))
     retrieved_s: float = 0.0
     race: Race | None = None
@@ -31,7 +33,7 @@ class Course:
         self.attempt += 1
         self.is_open = True
         correction, mode = None if need else search.strategy, str(search.queries[0].mode)
-        self.searched.append(search.text)
+        self.searched.append(self.told or search.text)
         self.observer.note(AttemptBegan(self.attempt, correction, search.text, mode, need, search.similarity))
 
     def retrieved(self, found: Found) -> None:

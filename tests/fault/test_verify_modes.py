@@ -153,14 +153,21 @@ def test_an_unsupported_first_sentence_becomes_a_correction_and_nothing_of_it_is
     loop = checked(Verify.GATE, at_once(LIE + ROSES, ROSES + FERNS), FakeVerifier(lie=LIE.strip(), delay_s=1.0))
     play(backend, loop)
     (retry,) = loop.of(Retry)
-    assert (retry.verdict, retry.correction, retry.missing) == ("partial", "gap_query", LIE.strip())
-    assert retry.query.endswith(LIE.strip())
+    assert (retry.verdict, retry.correction, retry.missing) == ("partial", "gap_query", None)
+    assert LIE.strip() not in repr(loop.events)  # not as what is missing either, nor as what is searched for
     assert loop.text == ROSES + FERNS
     assert (loop.times(Retry), set(loop.times(Token))) == ([2.0], {4.0})
     assert (len(loop.of(Sources)), loop.of(Done)[0].path) == (1, "recovered")
     assert (loop.calls("search"), loop.calls("grade"), loop.calls("draft")) == (2, 2, 2)
     assert loop.outcomes == ["discarded", "released"]
     assert [v.grounded for v in loop.of(Verification)] == [True]
+
+
+def test_a_refusal_after_an_unsupported_sentence_does_not_tell_it_as_what_was_searched(backend: str) -> None:
+    verifier = FakeVerifier(lie=LIE.strip())
+    loop = play(backend, checked(Verify.GATE, at_once(LIE + ROSES, LIE + FERNS), verifier))
+    assert [r.reason for r in loop.of(Refusal)] == ["ungrounded"]
+    assert LIE.strip() not in repr(loop.events)
 
 
 def test_an_unsupported_first_sentence_without_a_retry_left_is_refused_as_ungrounded(backend: str) -> None:
