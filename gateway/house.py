@@ -75,6 +75,8 @@ class House:
         """
         own = self.graders if tenant == DEFAULT else {}
         usable = tuple(one for one in self.parts.sources if one.collection is None or may_use(one.collection))
+        if self.speculation.sheds_looking_ahead:
+            usable = tuple(replace(one, parallel=False) for one in usable)  # searched when needed
         parts = replace(self.parts, grader=options.grader or own.get(collection, self.parts.grader), sources=usable)
         if len(usable) < len(self.parts.sources):
             parts = replace(parts, cache=None)  # what is kept there may rest on a collection not for this caller

@@ -25,6 +25,7 @@ from gateway.observing.request_log import LogFormat
 from gateway.policy_settings import policy_of, policy_rows
 from gateway.profile_settings import ProfileTable, require_different_names
 from gateway.providers.script import Script
+from gateway.shedding import shedding
 from gateway.source_settings import SourceTable, require_different, with_variables
 from gateway.speculation import Speculate, Terms
 from gateway.telemetry import exports_metrics, exports_traces
@@ -96,7 +97,7 @@ class Settings(BaseSettings):
     prompt_cache: bool = False
     draft_lead_s: Annotated[float, Field(ge=0, le=5)] = 0.02
     waste_tokens: Annotated[int, Field(ge=0, le=1_000_000_000)] = 60_000
-    busy_streams: Annotated[int, Field(ge=1)] = 128
+    busy_streams: Annotated[int, Field(ge=1)] | None = None
     look_ahead: bool = True
     look_ahead_streams: Annotated[int, Field(ge=1)] | None = None
 
@@ -298,8 +299,9 @@ class Settings(BaseSettings):
             (HOSTED_GRADER_PRICE if asks_a_model else 0.0) if self.grader_price is None else self.grader_price
         )
         worth = Worth(self.second_worth, input_price / 1e6, output_price / 1e6, self.draft_lead_s, grader_price / 1e6)
-        at_once = self.busy_streams if self.retriever == "scripted" else AHEAD_BESIDE_A_RERANKER
-        return Terms(worth, self.waste_tokens, (self.look_ahead_streams or at_once) if self.look_ahead else 0)
+        order = shedding(self.max_streams, self.busy_streams)
+        at_once = order.looking_ahead_above if self.retriever == "scripted" else AHEAD_BESIDE_A_RERANKER
+        return Terms(worth, self.waste_tokens, (self.look_ahead_streams or at_once) if self.look_ahead else 0, order)
 
     def correction_policy(self) -> Policy:
         """What to try for each verdict and cause: the default, with the rows that are set in place of its own."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gateway.shedding import Shedding
 from grading.calibrate import Calibration, default_calibration
 from grading.score import free_odds
 from retrieval.passage import Passage
@@ -21,12 +22,13 @@ Speculate = Literal["never", "always", "adaptive"]
 class Terms:
     """What a second and a token are worth; how many tokens of discarded drafts a tenant may cause in a minute.
 
-    At most `looking_ahead` answers at once prepare a wider set beside one that will hardly do.
+    At most `looking_ahead` answers at once prepare a wider set beside one that will hardly do. `shedding`: what goes first under load.
     """
 
     worth: Worth = field(default_factory=lambda: Worth(0.4, 0.0, 0.0))
     waste_tokens: int = 60_000
     looking_ahead: int = 128
+    shedding: Shedding = field(default_factory=Shedding)
 
 
 @dataclass(slots=True)
@@ -34,13 +36,13 @@ class Speculation:
     """`by_default` is how a request speculates that does not say; `calibrations` are those of the grader `score`, by collection of the
     default tenant.
 
-    `is_pressed` says whether the server has more to do than it likes. What is learnt here is learnt of one process.
+    `answers` says how many are open in this process. What is learnt here is learnt of one process.
     """
 
     by_default: Speculate = "adaptive"
     terms: Terms = field(default_factory=Terms)
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
-    is_pressed: Callable[[], bool] = lambda: False
+    answers: Callable[[], int] = lambda: 0
     odds: Odds | None = None
     """Who says p(sufficient) in place of the free signals."""
     shared: Callable[[str], Allowance] | None = None
@@ -66,7 +68,7 @@ class Speculation:
                     pace,
                     terms.worth,
                     self.waste(tenant),
-                    self.is_pressed,
+                    lambda: terms.shedding.sheds_drafts(self.answers()),
                     self.lookouts,
                 )
 
@@ -74,8 +76,13 @@ class Speculation:
     def lookouts(self) -> Lookouts:
         """How many look ahead now."""
         if self._lookouts is None:
-            self._lookouts = Lookouts(self.terms.looking_ahead)
+            self._lookouts = Lookouts(self.terms.looking_ahead, are_shed=lambda: self.sheds_looking_ahead)
         return self._lookouts
+
+    @property
+    def sheds_looking_ahead(self) -> bool:
+        """Whether there is too much to do for looking ahead."""
+        return self.terms.shedding.sheds_looking_ahead(self.answers())
 
     def waste(self, tenant: str) -> Allowance:
         """What the drafts of `tenant` have come to."""

@@ -216,7 +216,7 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
             settings.speculate,
             settings.terms(),
             judges.odds,
-            lambda: open_answers.count > settings.busy_streams,
+            lambda: open_answers.count,
         ),
     )
 

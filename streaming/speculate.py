@@ -56,14 +56,18 @@ class Worth:
 
 @dataclass(slots=True)
 class Lookouts:
-    """How many answers look ahead at once, in all: a wider search takes a processor longer than any other part of an answer."""
+    """How many answers look ahead at once, in all: a wider search takes a processor longer than any other part of an answer.
+
+    `are_shed` says whether the server has too much to do for it.
+    """
 
     most: int
     begun: int = 0
+    are_shed: Callable[[], bool] = lambda: False
 
     @property
     def is_full(self) -> bool:
-        return self.begun >= self.most
+        return self.begun >= self.most or self.are_shed()
 
 
 @dataclass(slots=True)
@@ -78,8 +82,9 @@ class SetAside:
 class Adaptive:
     """Draft when p * min(g, t) * worth of a second > (1 - p) * cost of a draft, so late that the first token meets the verdict.
 
-    g is how long a grade takes, t a first token. Never under pressure, nor when the tenant has discarded its share of tokens. One answer's
-    own: what it may discard is reserved when a draft is decided on, and what it did discard is entered when the draft is closed.
+    g is how long a grade takes, t a first token. Never under pressure, nor when the tenant has discarded its share of tokens; looking
+    ahead has a pressure of its own (Lookouts), and goes later. One answer's own: what it may discard is reserved when a draft is decided
+    on, and what it did discard is entered when the draft is closed.
     """
 
     def __init__(
@@ -101,14 +106,16 @@ class Adaptive:
     def decide(self, question: str, passages: tuple[Passage, ...]) -> Decision:
         """As the port says. `why`: likely, cheap (it pays whatever p is), unlikely, spent, pressed."""
         self._decided = 0
-        if self._is_pressed():
+        is_pressed, may_look_ahead = self._is_pressed(), not self._lookouts.is_full
+        if is_pressed and not may_look_ahead:
             return Decision(None, "pressed")
         bet = bet_on(passages, self._pace, self._worth)
-        may_look_ahead = not self._lookouts.is_full
         matters = bet.least_p > (0.0 if may_look_ahead else SURE)
         p = self._odds(question, passages) if matters else None
         ahead = may_look_ahead and p is not None and p < bet.ahead_p
         weighed = Weighed(self._pace.grade_s, self._pace.first_text_s, bet.least_p, bet.ahead_p, ahead)
+        if is_pressed:
+            return Decision(None, "pressed", p, weighed=weighed, looks_ahead=ahead)
         if p is not None and p <= bet.least_p:
             return Decision(None, "unlikely", p, weighed=weighed, looks_ahead=ahead)
         self._decided = self._waste.reserve(DRAFTS * bet.held_tokens, at_least=DRAFTS * LEAST_HELD_TOKENS)

@@ -18,6 +18,7 @@ from gateway.bench.strategies import SPECULATE, Strategy
 from gateway.bench.workload import Planned, defaults_of
 from gateway.providers.script import Script, at
 from gateway.providers.scripted import passage
+from gateway.shedding import Shedding, shedding
 from gateway.speculation import Terms
 from grading.grade import Verdict
 from retrieval.passage import Passage
@@ -44,8 +45,14 @@ class Policy:
     strategy: Strategy
     second: float
     waste_tokens: int = Terms().waste_tokens
-    busy_streams: int = 128
+    busy_streams: int | None = None
     looks_ahead: bool = True
+    max_streams: int = 256
+
+    @property
+    def shedding(self) -> Shedding:
+        """What goes first under load, as on a server that lets in `max_streams`; nobody is turned away here."""
+        return shedding(self.max_streams, self.busy_streams)
 
 
 @dataclass(slots=True)
@@ -91,7 +98,12 @@ class World:
     def __init__(self, profile: Profile, policy: Policy, clock: Clock) -> None:
         self._policy, self._clock, self._prices = policy, clock, profile.prices
         self._defaults = Script.parse(defaults_of(profile))
-        self._pace, self._lookouts = known(profile), Lookouts(policy.busy_streams if policy.looks_ahead else 0)
+        order = policy.shedding
+        self._pace, self._is_pressed = known(profile), lambda: order.sheds_drafts(clock.open)
+        self._lookouts = Lookouts(
+            order.looking_ahead_above if policy.looks_ahead else 0,
+            are_shed=lambda: order.sheds_looking_ahead(clock.open),
+        )
         self._waste = Allowance(policy.waste_tokens, lambda: clock.now)
 
     def answer(self, planned: Planned) -> Steps:
@@ -229,7 +241,7 @@ class World:
             case "never":
                 return Never()
             case "adaptive":
-                prices, policy, clock = self._prices, self._policy, self._clock
+                prices, policy = self._prices, self._policy
                 worth = Worth(
                     policy.second,
                     prices.generator_input / 1e6,
@@ -242,7 +254,7 @@ class World:
                     self._pace,
                     worth,
                     self._waste,
-                    lambda: clock.open > policy.busy_streams,
+                    self._is_pressed,
                     self._lookouts,
                 )
 

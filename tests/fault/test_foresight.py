@@ -318,10 +318,17 @@ DEAR = Worth(second=1.0, input_token=1e-2, output_token=1e-3)
 
 
 def adaptive(
-    p: float, *, most_ahead: int = 9, is_pressed: bool = False, allowance: Allowance | None = None
+    p: float,
+    *,
+    most_ahead: int = 9,
+    is_pressed: bool = False,
+    are_shed: bool = False,
+    allowance: Allowance | None = None,
 ) -> Adaptive:
     waste = allowance or Allowance(100_000, lambda: 0.0)
-    return Adaptive(lambda *_: p, Pace(), DEAR, waste, lambda: is_pressed, Lookouts(most_ahead))
+    return Adaptive(
+        lambda *_: p, Pace(), DEAR, waste, lambda: is_pressed, Lookouts(most_ahead, are_shed=lambda: are_shed)
+    )
 
 
 def test_a_wider_set_is_prepared_where_that_pays(backend: str) -> None:
@@ -330,8 +337,29 @@ def test_a_wider_set_is_prepared_where_that_pays(backend: str) -> None:
     assert 0 < bar < 1
     assert adaptive(bar - 0.01).decide("q", found).looks_ahead
     assert not adaptive(bar + 0.01).decide("q", found).looks_ahead
-    assert not adaptive(bar - 0.01, is_pressed=True).decide("q", found).looks_ahead
+    assert not adaptive(bar - 0.01, are_shed=True).decide("q", found).looks_ahead
     assert not adaptive(bar - 0.01, most_ahead=0).decide("q", found).looks_ahead
+
+
+@pytest.mark.parametrize(
+    ("is_pressed", "are_shed", "expected"),
+    [
+        (False, False, ("likely", True, True)),
+        (True, False, ("pressed", False, True)),
+        (True, True, ("pressed", False, False)),
+    ],
+)
+def test_under_load_the_draft_goes_first_and_the_wider_set_next(
+    is_pressed: bool, are_shed: bool, expected: tuple[str, bool, bool]
+) -> None:
+    found, worth = passages(2), Worth(second=1.0, input_token=1e-3, output_token=1e-4)
+    bet = bet_on(found, Pace(), worth)
+    p = (bet.least_p + bet.ahead_p) / 2
+    assert bet.least_p < p < bet.ahead_p
+    waste, lookouts = Allowance(100_000, lambda: 0.0), Lookouts(9, are_shed=lambda: are_shed)
+    decision = Adaptive(lambda *_: p, Pace(), worth, waste, lambda: is_pressed, lookouts).decide("q", found)
+    assert (decision.why, decision.delay_s is not None, decision.looks_ahead) == expected
+    assert (waste.used > 0) == (decision.delay_s is not None)
 
 
 def test_no_more_answers_look_ahead_at_once_than_may() -> None:

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import anyio
 import pytest
@@ -11,14 +12,17 @@ from starlette.types import Message
 from gateway.access.keys import Keys
 from gateway.admission import Admission, Bounds
 from gateway.answers import Answers
+from gateway.decisions import Decision
 from gateway.exchange import Exchange
 from gateway.house import House
 from gateway.keeping.keeper import open_keeper
 from gateway.native_form import NativeForm
 from gateway.settings import read_settings
 from gateway.wiring import wired
+from retrieval.passage import Passage
+from retrieval.ports import Query, Retriever
 from tests.support.clients import ask, client
-from tests.support.gateway_app import eventually, running, scripted_house
+from tests.support.gateway_app import eventually, running, scripted_house, with_parts
 
 pytestmark = pytest.mark.anyio
 
@@ -63,6 +67,61 @@ async def test_a_question_waits_for_the_one_before_it_and_is_then_answered() -> 
         await eventually(is_open(house, 1))
         assert (await ask(server.base_url, SHORT)).one("done")["path"] == "clean"
     assert (house.admission.open, house.admission.waiting) == (0, 0)
+
+
+@dataclass
+class Counted:
+    """A search that is counted (retrieval.ports.Retriever)."""
+
+    inner: Retriever
+    searches: int = 0
+
+    async def retrieve(self, query: Query) -> tuple[Passage, ...]:
+        self.searches += 1
+        return await self.inner.retrieve(query)
+
+    def has_made(self, searches: int) -> bool:
+        return self.searches == searches
+
+
+@dataclass
+class Rows:
+    """Keeps decisions (gateway.decisions.Decisions)."""
+
+    rows: list[Decision] = field(default_factory=list)
+
+    def add(self, decisions: tuple[Decision, ...]) -> None:
+        self.rows += decisions
+
+
+async def test_as_load_rises_drafts_go_first_then_looking_ahead_and_new_work_last() -> None:
+    settings = read_settings(
+        provider="scripted", retriever="scripted", max_streams=6, busy_streams=2, waiting_streams=0, input_price=1.0
+    )
+    kept, seen = Rows(), list[tuple[int, str | None, int]]()
+    async with wired(settings) as built:
+        counted = Counted(built.house.parts.sources[0].retriever)
+        speculation = replace(built.house.speculation, odds=lambda *_: 0.5)
+        house = replace(with_parts(built.house, retriever=counted), speculation=speculation, decisions=kept)
+        async with running(house) as server, client(server.base_url) as http, anyio.create_task_group() as tasks:
+            for others in range(6):
+                before = counted.searches
+                assert (await ask(server.base_url, "Is it? [[grade_ms=150]]")).one("done")["path"] == "clean"
+                await eventually(lambda: len(kept.rows) > len(seen))
+                seen.append((others, kept.rows[-1].speculate, counted.searches - before))
+                tasks.start_soon(partial(ask, server.base_url, LONG, options={"speculate": "never"}))
+                await eventually(is_open(house, others + 1))
+                await eventually(partial(counted.has_made, before + seen[-1][2] + 1))
+            assert (await http.post("/v1/answers", json={"question": SHORT})).status_code == 503
+            tasks.cancel_scope.cancel()
+    assert seen == [
+        (0, "likely", 2),
+        (1, "likely", 2),
+        (2, "pressed", 2),
+        (3, "pressed", 2),
+        (4, "pressed", 1),
+        (5, "pressed", 1),
+    ]
 
 
 async def test_who_waits_is_in_the_metrics_beside_what_is_open() -> None:

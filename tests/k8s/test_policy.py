@@ -9,6 +9,7 @@ from gateway import decision_log, server, telemetry, waste_shares
 from gateway.keeping import keeper
 from gateway.observing.metric_names import OURS, Kind
 from gateway.settings import PREFIX, Settings
+from gateway.shedding import shedding
 from tests.support.manifests import (
     COMPONENTS,
     K8S,
@@ -193,6 +194,7 @@ def test_a_replica_is_added_before_anything_is_held_back_or_turned_away() -> Non
         shown = dict(re.findall(r"^\| ([^|]+) \| (\d+)", (ROOT / "docs" / "scaling.md").read_text(), re.MULTILINE))
         assert int(shown["replicas are added above"]) == target
         assert int(shown["`GATEWAY_BUSY_STREAMS`"]) == busy
+        assert int(shown["half way from there to the next"]) == shedding(most, busy).looking_ahead_above
         assert int(shown["`GATEWAY_MAX_STREAMS`"]) == most
         assert int(shown["`GATEWAY_WAITING_STREAMS`"]) == int(settings["GATEWAY_WAITING_STREAMS"])
 

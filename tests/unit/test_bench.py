@@ -186,13 +186,18 @@ def test_nobody_discards_more_in_a_minute_than_the_bucket_holds() -> None:
     assert spent[0] < spent[1] <= 1_000 < spent[2]
 
 
-def test_under_load_nobody_speculates() -> None:
+def test_under_load_nobody_speculates_and_under_more_nobody_looks_ahead() -> None:
     questions = planned(STEADY, 200)
-    pressed = simulated(STEADY, Policy("adaptive", 1.0, busy_streams=0), questions, 1_000.0)
-    waiting = simulated(STEADY, Policy("never", 1.0), questions, 1_000.0)
-    assert sorted(each.first_byte_ms for each in pressed) == pytest.approx(
-        sorted(each.first_byte_ms for each in waiting)
+    pressed, overrun = (
+        simulated(STEADY, Policy("adaptive", 1.0, busy_streams=0, max_streams=most), questions, 1_000.0)
+        for most in (1_000, 0)
     )
+    waiting = simulated(STEADY, Policy("never", 1.0), questions, 1_000.0)
+    for path in ("clean", "failure path"):
+        assert sorted(times_of(overrun, path)) == pytest.approx(sorted(times_of(waiting, path)))
+    assert sorted(times_of(pressed, "clean")) == pytest.approx(sorted(times_of(waiting, "clean")))
+    assert sum(times_of(pressed, "failure path")) < 0.9 * sum(times_of(waiting, "failure path"))
+    assert sum(each.discarded_tokens for each in pressed) == 0
 
 
 def test_the_frontier_costs_more_the_more_a_second_is_worth_and_takes_less() -> None:
