@@ -12,6 +12,7 @@ import anyio
 from anyio import to_thread
 from psycopg.types.json import Jsonb
 
+from gateway.beside import beside
 from gateway.decisions import Decision
 from grading.calibrate import Example
 from grading.score import FREE_SIGNALS
@@ -98,19 +99,12 @@ class DecisionLog:
 async def open_decision_log(pool: Pool, rows: int) -> AsyncIterator[DecisionLog]:
     """A log that writes until the end of the block; what waits then is written within LAST_LIMIT_S seconds."""
     log = DecisionLog(pool, rows)
-    raised: Exception | None = None
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(log.run, name="decision log")
-        try:
+    try:
+        async with beside(log.run, "decision log"):
             yield log
-        except Exception as error:  # out of the group as itself, not in an exception group
-            raised = error
-        finally:
-            tasks.cancel_scope.cancel()
-    with anyio.move_on_after(LAST_LIMIT_S, shield=True):
-        await log.flush()
-    if raised is not None:
-        raise raised
+    finally:
+        with anyio.move_on_after(LAST_LIMIT_S, shield=True):
+            await log.flush()
 
 
 def by_tenant(batch: Sequence[Decision]) -> dict[str, list[Decision]]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import anyio
 import psycopg
 
+from gateway.beside import beside
 from retrieval.faults import GatewayFault
 from retrieval.pool import Connection, Pool
 from streaming.allowance import WINDOW_S, Share
@@ -179,19 +180,12 @@ async def open_waste_shares(pool: Pool, bucket: int, longest_s: float) -> AsyncI
     shares = WasteShares(pool, bucket, longest_s)
     shares.of(FIRST_TENANT)
     await shares.step()
-    raised: Exception | None = None
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(shares.run, name="waste shares")
-        try:
+    try:
+        async with beside(shares.run, "waste shares"):
             yield shares
-        except Exception as error:  # out of the group as itself, not in an exception group
-            raised = error
-        finally:
-            tasks.cancel_scope.cancel()
-    with anyio.move_on_after(LAST_LIMIT_S, shield=True):
-        try:
-            await shares.give_back()
-        except (GatewayFault, psycopg.Error) as error:
-            _log.warning("shares of discarded tokens were not given back: %s", error)
-    if raised is not None:
-        raise raised
+    finally:
+        with anyio.move_on_after(LAST_LIMIT_S, shield=True):
+            try:
+                await shares.give_back()
+            except (GatewayFault, psycopg.Error) as error:
+                _log.warning("shares of discarded tokens were not given back: %s", error)

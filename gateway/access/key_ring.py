@@ -12,6 +12,7 @@ from anyio import CancelScope
 from gateway.access.caller import Caller
 from gateway.access.stored_keys import CHANNEL, Read, read_keys, state_of_keys
 from gateway.problems import KeysUnreadable
+from gateway.beside import beside
 from retrieval.faults import GatewayFault, RetrievalMisconfigured, RetrievalUnavailable
 from retrieval.pool import Connection, connection_string
 
@@ -67,17 +68,8 @@ async def open_key_ring(url: str, *, every_s: float = EVERY_S) -> AsyncIterator[
     """
     ring = KeyRing()
     connection = await _connected(url, ring)
-    raised: Exception | None = None
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_keep, ring, url, connection, every_s, name="key ring")
-        try:
-            yield ring
-        except Exception as error:  # out of the group as itself, not in an exception group
-            raised = error
-        finally:
-            tasks.cancel_scope.cancel()
-    if raised is not None:
-        raise raised
+    async with beside(lambda: _keep(ring, url, connection, every_s), "key ring"):
+        yield ring
 
 
 async def _keep(ring: KeyRing, url: str, connection: Connection, every_s: float) -> None:
