@@ -41,7 +41,8 @@ SELECT a.question, a.answer FROM (
 ) AS a
 WHERE a.cosine >= %(least)s AND NOT EXISTS (
     SELECT FROM kept_answer_document AS k LEFT JOIN document AS d ON (d.id, d.content_hash) = (k.document_id, k.content_hash)
-    WHERE k.answer_id = a.id AND d.id IS NULL
+    LEFT JOIN collection AS c ON c.id = d.collection_id
+    WHERE k.answer_id = a.id AND (c.name = ANY(%(collections)s)) IS NOT true
 )
 ORDER BY a.cosine DESC, a.id DESC LIMIT %(candidates)s
 """
@@ -78,7 +79,8 @@ class PostgresCache:
     """A streaming.ports.AnswerCache.
 
     A kept answer is found when its question is the same one (`gateway.sameness`), when it was made by the generator `made_by` no
-    more than `age_s` seconds ago, and when every document among its passages is stored with the content it had. An answer that rests
+    more than `age_s` seconds ago, and when every document among its passages is stored with the content it had, in the collection that is
+    asked or in one of `collections`: those that are searched besides, which were others when it was kept. An answer that rests
     on a passage which is not in this database, or not any more as it was read, is not kept. Nothing raises but cancellation: what
     goes wrong, or takes too long, is a miss.
     """
@@ -89,13 +91,14 @@ class PostgresCache:
         embedder: Embedder,
         made_by: str,
         *,
+        collections: Sequence[str] = (),
         age_s: float = AGE_LIMIT_S,
         size: int = SIZE_LIMIT,
         find_limit_s: float = FIND_LIMIT_S,
     ) -> None:
         self._pool, self._embedder = pool, embedder
         self._made_by, self._age_s, self._size = made_by, age_s, size
-        self._find_limit_s = find_limit_s
+        self._collections, self._find_limit_s = collections, find_limit_s
 
     async def find(self, question: str, collection: str, tenant: str) -> Kept | None:
         """As the port promises; None after `find_limit_s` seconds."""
@@ -108,7 +111,11 @@ class PostgresCache:
 
     async def _find(self, question: str, collection: str, tenant: str) -> Kept | None:
         row = await self._row(question, collection, tenant)
-        limits = {"least": COSINE_LEAST, "candidates": CANDIDATES}
+        limits = {
+            "least": COSINE_LEAST,
+            "candidates": CANDIDATES,
+            "collections": [storable(name) for name in (collection, *self._collections)],
+        }
 
         async def select(connection: Connection) -> Sequence[tuple[str, Any]]:
             return await (await connection.execute(_FIND, row | limits)).fetchall()

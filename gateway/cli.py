@@ -207,7 +207,7 @@ async def migrate_database(settings: Settings) -> tuple[str, ...]:
     from retrieval.schema import migrate as bring_up_to_date
 
     async with owner_url(settings) as url:
-        return await bring_up_to_date(url)
+        return await bring_up_to_date(url, grants_anew=True)
 
 
 def settings_or_exit(**overrides: object) -> Settings:

@@ -8,7 +8,8 @@ from starlette.types import Receive, Scope, Send
 from gateway.access.caller import Role
 from gateway.gap_groups import LIMIT, LIMIT_MOST, GapGroup
 from gateway.house import House
-from gateway.problems import Field, InvalidRequest, body_of, headers_of, send_json, status_of
+from gateway.parameters import number_of, parameters_of
+from gateway.problems import body_of, headers_of, send_json, status_of
 from gateway.request import clean_collection
 from retrieval.faults import GatewayFault
 
@@ -26,7 +27,7 @@ class Gaps:
         try:
             caller = self._house.keys.caller(Headers(scope=scope))
             caller.require(Role.GAPS)
-            limit, collection = wanted(QueryParams(scope["query_string"]))
+            limit, collection = wanted(parameters_of(scope, PARAMETERS))
             if collection is not None:
                 caller.require_collection(collection)
             collections = caller.collections if collection is None else {collection}
@@ -39,23 +40,10 @@ class Gaps:
 
 def wanted(parameters: QueryParams) -> tuple[int, str | None]:
     """How many groups, and of which collection. Raises InvalidRequest, naming what is wrong."""
-    bad = [Field(name, "is no parameter here") for name in dict.fromkeys(parameters) if name not in PARAMETERS]
-    bad += [Field(name, "is given twice") for name in PARAMETERS if len(parameters.getlist(name)) > 1]
-    if bad:
-        raise InvalidRequest("the request is not valid", tuple(bad))
     collection = parameters.get("collection")
-    return limit_of(parameters.get("limit")), None if collection is None else clean_collection(collection)
-
-
-def limit_of(written: str | None) -> int:
-    """The limit as a number. Raises InvalidRequest."""
-    if written is None:
-        return LIMIT
-    if not written.isascii() or not written.isdigit() or not 1 <= int(written[:9]) <= LIMIT_MOST:
-        raise InvalidRequest(
-            "the request is not valid", (Field("limit", f"must be a whole number from 1 to {LIMIT_MOST}"),)
-        )
-    return int(written)
+    return number_of(parameters, "limit", LIMIT, LIMIT_MOST), None if collection is None else clean_collection(
+        collection
+    )
 
 
 def said(group: GapGroup) -> dict[str, object]:

@@ -9,11 +9,12 @@ from pathlib import Path
 import anyio
 from anyio import CancelScope
 
+from gateway.access.hosts import is_loopback
 from gateway.access.keys import Keys, OpenToAll
 from gateway.app import application
 from gateway.screen import Screen
 from gateway.server import Server, listen
-from gateway.settings import Settings, is_loopback
+from gateway.settings import Settings
 from gateway.wiring import Library, wired
 from retrieval.faults import CollectionNotFound
 

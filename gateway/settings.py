@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -17,6 +16,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from gateway.access.hosts import is_loopback
 from gateway.admission import Bounds
 from gateway.graders import BY_A_SERVICE, ON_THE_MODELS_HERE, GraderName
 from gateway.keeping.keeper import GRACE_S, KEEP_S
@@ -53,6 +53,7 @@ HOLD_LEAST_BYTES = 32_768  # the longest sentence that a verifier is asked about
 
 Provider = Literal["anthropic", "local", "scripted"]
 Cache = Literal["off", "verified"]
+HostName = Annotated[str, Field(pattern=r"^(\*|[a-z0-9._-]+)$")]
 FirstSearch = Literal["adaptive", "dense", "lexical", "hybrid", "hops"]
 
 
@@ -73,6 +74,7 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    allowed_hosts: Annotated[tuple[HostName, ...], NoDecode] = ()
 
     provider: Literal["auto", "anthropic", "local", "scripted"] = "auto"
     generator_model: str = "claude-sonnet-5-5"
@@ -162,10 +164,23 @@ class Settings(BaseSettings):
         """Arguments first, then the environment, then the file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, config_file(os.environ))
 
-    @field_validator("api_keys", "graders", mode="before")
+    @field_validator("api_keys", "graders", "allowed_hosts", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(key.strip() for key in value.split(",") if key.strip()) if isinstance(value, str) else value
+
+    @field_validator("api_keys")
+    @classmethod
+    def _can_be_sent(cls, value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        for number, key in enumerate(value, 1):
+            secret = key.get_secret_value()
+            if not secret or not secret.isascii() or not secret.isprintable() or " " in secret:
+                raise PydanticCustomError(
+                    "key",
+                    "key {number} has a character that no header brings whole: only visible ASCII",
+                    {"number": number},
+                )
+        return value
 
     @field_validator("sources", mode="before")
     @classmethod
@@ -363,13 +378,3 @@ def environment_without_settings() -> dict[str, str]:
 def default_home(environ: Mapping[str, str]) -> Path:
     """Where documents and answers are kept: the user's data folder."""
     return Path(environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "optimistic-gateway"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -1,6 +1,6 @@
 """Wiring: from settings to a house that can serve. Vendors and models are imported here, when they are used, and closed in reverse."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
+from gateway.access.hosts import is_loopback
 from gateway.access.keys import Keys, Known, NoneStored
 from gateway.admission import Admission
 from gateway.chat.profiles import Profiles
@@ -20,7 +21,7 @@ from gateway.keeping.keeper import Keeper, Keeping, open_keeper
 from gateway.library import AnyCollection, KnownCollections
 from gateway.observing.metric_names import OPENINGS, POOL, UPSTREAMS, WAITING
 from gateway.open_answers import OpenAnswers
-from gateway.settings import Settings, is_loopback
+from gateway.settings import Settings
 from gateway.sources import open_sources
 from gateway.speculation import Speculation
 from gateway.sse import SseSettings
@@ -184,7 +185,7 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
         speculator=Always(),  # until a request says how (House.parts_for)
         gaps=evidence.gaps,
         fields=None if books is None else _fields(books),
-        cache=None if books is None else _cache(settings, books, judges.voices.generator),
+        cache=None if books is None else _cache(settings, books, judges.voices.generator, evidence.sources),
         policy=settings.correction_policy(),
         similarity=None if books is None else Likeness(books.embedder),
         router=always(SearchMode.DENSE)
@@ -237,13 +238,14 @@ def _fields(books: Library) -> Fields:
     return PostgresFields(books.pool)
 
 
-def _cache(settings: Settings, books: Library, generator: Generator) -> AnswerCache | None:
+def _cache(settings: Settings, books: Library, generator: Generator, sources: Sequence[Source]) -> AnswerCache | None:
     """The cache of verified answers; None where it is switched off."""
     if settings.cache == "off":
         return None
     from gateway.cache import PostgresCache
 
-    return PostgresCache(books.pool, books.embedder, generator.name)
+    collections = [one.collection for one in sources if one.collection is not None]
+    return PostgresCache(books.pool, books.embedder, generator.name, collections=collections)
 
 
 async def _evidence(
@@ -278,7 +280,7 @@ async def _keys(settings: Settings, books: Library | None, stack: AsyncExitStack
 
         stored = await stack.enter_async_context(open_key_ring(books.url))
     given = (key.get_secret_value() for key in settings.api_keys)
-    return Keys(given, stored, always_needed=not is_loopback(settings.host))
+    return Keys(given, stored, always_needed=not is_loopback(settings.host), hosts=settings.allowed_hosts)
 
 
 async def _database(settings: Settings, stack: AsyncExitStack) -> "tuple[Pool, str]":

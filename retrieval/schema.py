@@ -29,18 +29,19 @@ def migrations() -> dict[str, str]:
     return {file.name.removesuffix(".sql"): file.read_text() for file in sorted(found, key=lambda file: file.name)}
 
 
-async def migrate(url: str, limit_s: float = MIGRATE_LIMIT_S) -> tuple[str, ...]:
+async def migrate(url: str, limit_s: float = MIGRATE_LIMIT_S, *, grants_anew: bool = False) -> tuple[str, ...]:
     """Brings the database at `url` up to date; the names applied now, in order, nothing when it already was.
 
     All of them are one transaction under an advisory lock: of several processes one applies, the others wait, and a failure leaves the
     database as it was. Raises RetrievalUnavailable (not reachable, or not within `limit_s` seconds) or RetrievalMisconfigured
     (no pgvector, missing rights, or a database that a newer version has migrated). Where nothing is to be applied, a user may do this that
-    has no right to. The role that serves is made where it may be.
+    has no right to. The role that serves is made where it may be, and given its rights: where they are not as grants.sql says them, or
+    `grants_anew`.
     """
     try:
         with anyio.fail_after(limit_s):
             async with await psycopg.AsyncConnection.connect(connection_string(url)) as connection:
-                return await _apply(connection)
+                return await _apply(connection, grants_anew=grants_anew)
     except TimeoutError as error:
         raise RetrievalUnavailable(f"the database was not migrated within {limit_s:g} s") from error
     except psycopg.OperationalError as error:
@@ -56,7 +57,7 @@ async def migrate(url: str, limit_s: float = MIGRATE_LIMIT_S) -> tuple[str, ...]
 _NO_PGVECTOR = (psycopg.errors.UndefinedFile, psycopg.errors.FeatureNotSupported)
 
 
-async def _apply(connection: Connection) -> tuple[str, ...]:
+async def _apply(connection: Connection, *, grants_anew: bool) -> tuple[str, ...]:
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
     applied = await _applied(connection)
     ours = migrations()
@@ -68,7 +69,7 @@ async def _apply(connection: Connection) -> tuple[str, ...]:
     for name in pending:
         await connection.execute(ours[name].encode())
         await connection.execute("INSERT INTO schema_migration (name) VALUES (%s)", (name,))
-    await grant(connection, has_changed=bool(pending))
+    await grant(connection, anew=grants_anew or bool(pending))
     return pending
 
 

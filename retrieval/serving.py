@@ -5,6 +5,7 @@ bypass them, and has the rights of grants.sql. Either it logs in so, or each of 
 """
 
 import logging
+from hashlib import sha256
 from importlib.resources import files
 
 import psycopg
@@ -21,6 +22,7 @@ _MAY_SERVE = (
     "SELECT has_table_privilege(%s, 'own_passage', 'SELECT') AND has_any_column_privilege(%s, 'api_key', 'SELECT')"
 )
 _OWNS = "SELECT pg_has_role(current_user, relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('collection')"
+_MARK = "SELECT obj_description(to_regclass('schema_migration'), 'pg_class')"
 _STANDING = """
 SELECT me.rolsuper OR me.rolbypassrls, owned.is_mine, owned.is_held
 FROM pg_roles AS me, (
@@ -32,25 +34,30 @@ FROM pg_roles AS me, (
 _log = logging.getLogger(__name__)
 
 
-async def grant(connection: Connection, *, has_changed: bool) -> None:
+async def grant(connection: Connection, *, anew: bool) -> None:
     """Gives the role its rights, in the transaction of `connection`; makes it where it is absent and may be made.
 
-    Only when the schema `has_changed`, or the role lacks rights. Of who may not do so nothing is changed and nothing raised.
+    Not where they were given already as they are said now, unless `anew`. Of who may not do so nothing is changed and nothing raised.
     """
-    if not has_changed and await _is_granted(connection):
+    rights = files("retrieval").joinpath("grants.sql").read_bytes()
+    mark = f"rights {sha256(rights).hexdigest()}"
+    if not anew and await _is_granted(connection, mark):
         return
     try:
         async with connection.transaction():
             await _make_role(connection)
-            await connection.execute(files("retrieval").joinpath("grants.sql").read_bytes())
+            await connection.execute(rights)
+            await connection.execute(sql.SQL("COMMENT ON TABLE schema_migration IS {}").format(mark))
     except psycopg.errors.InsufficientPrivilege:
         _log.debug("the role %s has not been given its rights: this database user may not", ROLE)
 
 
-async def _is_granted(connection: Connection) -> bool:
-    if not await _one(connection, _EXISTS, ROLE):
-        return not await _one(connection, _OWNS)  # only the owner could do anything about it
-    return bool(await _one(connection, _MAY_SERVE, ROLE, ROLE))
+async def _is_granted(connection: Connection, mark: str) -> bool:
+    """Whether nothing is to be done, or only the owner could do it."""
+    if not await _one(connection, _OWNS):
+        return True
+    is_there = await _one(connection, _EXISTS, ROLE)
+    return bool(is_there and await _one(connection, _MAY_SERVE, ROLE, ROLE) and await _one(connection, _MARK) == mark)
 
 
 async def _make_role(connection: Connection) -> None:

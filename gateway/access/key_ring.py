@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import psycopg
@@ -11,8 +12,8 @@ from anyio import CancelScope
 
 from gateway.access.caller import Caller
 from gateway.access.stored_keys import CHANNEL, Read, read_keys, state_of_keys
-from gateway.problems import KeysUnreadable
 from gateway.beside import beside
+from gateway.problems import KeysUnreadable
 from retrieval.faults import GatewayFault, RetrievalMisconfigured, RetrievalUnavailable
 from retrieval.pool import Connection, connection_string
 
@@ -33,7 +34,10 @@ class KeyRing:
         self._read_at = self._seen_at = -math.inf
 
     def take(self, read: Read) -> None:
-        """Puts what was read in place of what was there."""
+        """Puts what was read in place of what was there. That there were keys is not forgotten: a table that was emptied opens no door."""
+        if self._read.are_there and not read.are_there:
+            _log.warning("every API key is gone; requests go on to need one until this gateway is started again")
+            read = replace(read, are_there=True)
         self._read = read
         self._read_at = self._seen_at = self._now()
 

@@ -1,10 +1,11 @@
 """Keys: from a request's header to who calls."""
 
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from gateway.access.caller import Caller
+from gateway.access.hosts import is_meant
 from gateway.access.secret import digest_of_secret, is_secret
 from gateway.problems import Forbidden, Unauthorized
 
@@ -43,11 +44,19 @@ class Keys:
     Where neither has any, everyone may do so: the server then listens on a loopback address only.
     """
 
-    def __init__(self, keys: Iterable[str] = (), stored: Known | None = None, *, always_needed: bool = False) -> None:
-        """`always_needed`: also while there is none, as on an address that other machines reach."""
+    def __init__(
+        self,
+        keys: Iterable[str] = (),
+        stored: Known | None = None,
+        *,
+        always_needed: bool = False,
+        hosts: Collection[str] = (),
+    ) -> None:
+        """`always_needed`: also while there is none, as on an address that other machines reach. `hosts`: the names, besides those of
+        this machine, by which the server may be asked without a key."""
         self._digests = tuple(digest_of_secret(key) for key in keys)
         self._stored = stored or NoneStored()
-        self._always_needed = always_needed
+        self._always_needed, self._hosts = always_needed, hosts
 
     @property
     def are_set(self) -> bool:
@@ -62,11 +71,16 @@ class Keys:
     def caller(self, headers: Mapping[str, str]) -> Caller:
         """Who calls. Raises Unauthorized unless the request brings a key that is good, KeysUnreadable while nobody knows which are.
 
-        Where none is needed, Forbidden for what a browser sends on behalf of a page of another site: it would not ask before it did.
+        Where none is needed, Forbidden for what a browser sends on behalf of a page of another site: it would not ask before it did; and
+        for what was sent to another name than this machine's, which a page may have led here.
 
         Nothing is asked of a database. How long it takes says nothing about a key: digests are compared, which nobody can steer.
         """
         if not self.are_needed:
+            if not is_meant(headers.get("host", ""), self._hosts):
+                raise Forbidden(
+                    "without a key this server is asked as localhost or 127.0.0.1; name other hosts in GATEWAY_ALLOWED_HOSTS, or make a key"
+                )
             if headers.get("sec-fetch-site", "") in ELSEWHERE:
                 raise Forbidden("a page of another site may ask with a key only")
             return Caller()

@@ -88,7 +88,7 @@ async def ask(port: int, question: str, fields: Mapping[str, object], leave_afte
 def request_bytes(question: str, fields: Mapping[str, object]) -> bytes:
     """A question as a whole request, the last one on its connection."""
     body = json.dumps({"question": question, **fields}).encode()
-    head = "POST /v1/answers HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    head = "POST /v1/answers HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 

@@ -18,10 +18,9 @@ from gateway.body import ClientGone, linger
 from gateway.exchange import Exchange, while_connected
 from gateway.gap_routes import utc
 from gateway.house import House
+from gateway.parameters import bad_parameter, number_of, parameters_of
 from gateway.problems import (
     DocumentNotFound,
-    Field,
-    InvalidRequest,
     TooManyUploads,
     body_of,
     headers_of,
@@ -103,6 +102,7 @@ class DocumentsRoute:
 
     async def _take(self, exchange: Exchange, headers: Headers, halt: Halt, caller: Caller) -> None:
         async with uploaded(exchange.scope, exchange.receive, self._house.upload_bytes) as upload:
+            parameters_of(exchange.scope)  # there are none: a collection said there would not be the one that is used
             caller.require_collection(upload.collection)
             taking = Taking(self._house, upload, halt, caller.tenant)
             if wants_events(headers):
@@ -111,7 +111,7 @@ class DocumentsRoute:
                 await taking.send_whole(exchange)
 
     async def _list(self, exchange: Exchange, caller: Caller) -> None:
-        limit, before, collection = wanted(QueryParams(exchange.scope["query_string"]))
+        limit, before, collection = wanted(parameters_of(exchange.scope, PARAMETERS))
         caller.require_collection(collection)
         found = await self._house.documents.newest(limit + 1, before, collection, caller.tenant)
         page = found[:limit]
@@ -204,29 +204,12 @@ def refusal(finished: Sequence[Finished]) -> GatewayFault | None:
 
 def wanted(parameters: QueryParams) -> tuple[int, Before | None, str]:
     """How many documents, after which one, of which collection. Raises InvalidRequest, naming what is wrong."""
-    bad = [Field(name, "is no parameter here") for name in dict.fromkeys(parameters) if name not in PARAMETERS]
-    bad += [Field(name, "is given twice") for name in PARAMETERS if len(parameters.getlist(name)) > 1]
-    if bad:
-        raise InvalidRequest("the request is not valid", tuple(bad))
     after = parameters.get("after")
     return (
-        limit_of(parameters.get("limit")),
+        number_of(parameters, "limit", LIMIT, LIMIT_MOST),
         None if after is None else before_of(after),
         clean_collection(parameters.get("collection", "default")),
     )
-
-
-def limit_of(written: str | None) -> int:
-    """The limit as a number. Raises InvalidRequest."""
-    if written is None:
-        return LIMIT
-    if not written.isascii() or not written.isdigit() or not 1 <= int(written[:9]) <= LIMIT_MOST:
-        raise bad_parameter("limit", f"must be a whole number from 1 to {LIMIT_MOST}")
-    return int(written)
-
-
-def bad_parameter(name: str, why: str) -> InvalidRequest:
-    return InvalidRequest("the request is not valid", (Field(name, why),))
 
 
 def cursor(place: Before) -> str:

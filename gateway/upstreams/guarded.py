@@ -4,6 +4,7 @@ What counts against an upstream is that it was not there, not able or silent. Th
 a question could bring that about, and would shut everybody else out. What we cut ourselves counts for nothing.
 """
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from streaming.ports import Draft, Generator, Piece, Prompt, Stopped, Text
 
 T = TypeVar("T")
 Ask = Callable[[], Awaitable[T]]
+LONG_CHARACTERS = 1_000  # of a question: as many words, ten times more than people ask with, can make any search slow
 PAUSE_S = 0.2  # before a judge is asked again, where its service names no time: a connection that broke is another one by then
 
 
@@ -153,13 +155,16 @@ class GuardedVerifier:
 
 
 class GuardedRetriever:
-    """retrieval.ports.Retriever."""
+    """retrieval.ports.Retriever. That a search of more than LONG_CHARACTERS fails counts for nothing: its length may have been why."""
 
     def __init__(self, inner: Retriever, breaker: Breaker, limit_s: float) -> None:
         self._inner, self._breaker, self._limit_s = inner, breaker, limit_s
 
     async def retrieve(self, query: Query) -> tuple[Passage, ...]:
-        return await through(self._breaker, self._limit_s, RetrievalUnavailable, lambda: self._inner.retrieve(query))
+        counts = len(query.text) <= LONG_CHARACTERS
+        return await through(
+            self._breaker, self._limit_s, RetrievalUnavailable, lambda: self._inner.retrieve(query), counts=counts
+        )
 
 
 class GuardedEmbedder:
@@ -183,17 +188,25 @@ class GuardedEmbedder:
         return await through(self._breaker, self._limit_s, EmbeddingFailed, lambda: self._inner.embed_passages(texts))
 
 
-async def through(breaker: Breaker, limit_s: float, fault: type[GatewayFault], ask: Ask[T]) -> T:
-    """What `ask` brings, through `breaker`. Raises what it raises, and `fault` at once while the upstream is left alone."""
+async def through(
+    breaker: Breaker, limit_s: float, fault: type[GatewayFault], ask: Ask[T], *, counts: bool = True
+) -> T:
+    """What `ask` brings, through `breaker`. Raises what it raises, and `fault` at once while the upstream is left alone.
+
+    Where it does not count, a call that fails says nothing of the upstream.
+    """
     try:
-        call = breaker.call(limit_s)
+        call = breaker.call(limit_s if counts else math.inf)
     except LeftAlone as alone:
         raise fault(str(alone)) from None
     try:
         with call.waiting():
             found = await ask()
     except Exception as error:
-        _judge(call, error)
+        if counts:
+            _judge(call, error)
+        else:
+            call.let_go()
         raise
     call.succeed()
     return found

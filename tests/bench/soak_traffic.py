@@ -82,13 +82,13 @@ def beside(number: int, chance: random.Random, leaves: float | None) -> Asked:
         body = json.dumps({"title": f"Tea {number % 20}", "text": f"Tea number {number}. " * 20}).encode()
         return Asked(number, "/v1/documents", posted("/v1/documents", body), None, False, False, leaves)
     path = chance.choice(BESIDE).format(f"{number:024x}")
-    request = f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode()
+    request = f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode()
     return Asked(number, path, request, None, False, False, leaves)
 
 
 def posted(path: str, body: bytes) -> bytes:
     head = (
-        f"POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n"
+        f"POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n"
         f"content-length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body

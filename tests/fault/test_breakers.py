@@ -9,7 +9,13 @@ import anyio
 import pytest
 
 from gateway.upstreams.breaker import CONFIG, Breaker, Breakers, LeftAlone, Role
-from gateway.upstreams.guarded import GuardedGenerator, GuardedGrader, GuardedRetriever, GuardedRewriter
+from gateway.upstreams.guarded import (
+    LONG_CHARACTERS,
+    GuardedGenerator,
+    GuardedGrader,
+    GuardedRetriever,
+    GuardedRewriter,
+)
 from grading.cascade import Cascade, Rung
 from grading.faults import GraderUnavailable, RewriterUnavailable
 from grading.grade import Grade, Verdict
@@ -402,6 +408,24 @@ def test_a_source_that_is_away_is_left_alone_and_one_that_says_no_is_not(
                 await source.retrieve(Query("q"))
         assert (guard.state == "open") == is_open
         assert len(inner.queries) == (FAILURES if is_open else FAILURES + 2)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+@pytest.mark.parametrize(("characters", "is_open"), [(LONG_CHARACTERS, True), (LONG_CHARACTERS + 1, False)])
+def test_a_question_long_enough_to_be_slow_shuts_nobody_out_of_a_source(
+    play: Play, characters: int, is_open: bool, is_silent: bool
+) -> None:
+    async def scene() -> None:
+        guard = breaker()
+        source = GuardedRetriever(
+            FakeRetriever([(9.0, ()) if is_silent else (0.0, RetrievalUnavailable("slow"))]), guard, 5.0
+        )
+        for _ in range(FAILURES):
+            with suppress(RetrievalUnavailable), anyio.move_on_after(5.0):
+                await source.retrieve(Query("q" * characters))
+        assert (guard.state == "open") == is_open
 
     play(scene)
 

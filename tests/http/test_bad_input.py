@@ -300,7 +300,7 @@ async def test_body_of_a_gigabyte_is_413_and_is_never_held(server: Running, anno
     answer = b""
     async with await anyio.connect_tcp("127.0.0.1", server.port) as stream:
         await stream.send(
-            f"POST /v1/answers HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{framing}\r\n\r\n".encode()
+            f"POST /v1/answers HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{framing}\r\n\r\n".encode()
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(send_endlessly, stream, gigabyte, sent)

@@ -18,7 +18,7 @@ from tests.support.raw_client import Narrow, read_until, request_bytes
 
 pytestmark = pytest.mark.anyio
 
-HEALTH = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
 MEBIBYTE = 1_048_576
 
 
@@ -149,7 +149,7 @@ async def test_endless_head_is_431_and_is_never_held(server: Running, piece: byt
     process = psutil.Process(os.getpid())
     before = process.memory_info().rss
     async with await anyio.connect_tcp("127.0.0.1", server.port) as stream:
-        await stream.send(b"GET /healthz HTTP/1.1\r\nhost: x\r\n")
+        await stream.send(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n")
         seen, sent = b"", 0
         async with anyio.create_task_group() as tasks:
 
@@ -169,9 +169,7 @@ async def test_large_head_that_is_still_within_bounds_is_read(server: Running) -
     assert told.one("done")["path"] == "clean"
 
 
-CHUNKED = (
-    b"POST /v1/answers HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
-)
+CHUNKED = b"POST /v1/answers HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 async def test_body_in_broken_chunks_is_400_at_once(server: Running) -> None:
@@ -215,7 +213,7 @@ async def test_body_that_trickles_after_its_response_ends_the_connection(
 ) -> None:
     monkeypatch.setattr(connection, "HEAD_LIMIT_S", 0.2)
     async with await anyio.connect_tcp("127.0.0.1", server.port) as stream:
-        await stream.send(b"POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n")
+        await stream.send(b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n")
         await read_until(stream, b"not_found")
         await stream.send(b"x")
         await read_to_end(stream)

@@ -268,6 +268,14 @@ async def raw_post(server: Running, content: bytes, content_type: str) -> httpx2
         return await http.post("/v1/documents", content=content, headers={"content-type": content_type})
 
 
+@pytest.mark.parametrize("body", [{"files": [("file", ("a.txt", b"Tea"))]}, {"json": {"title": "Tea", "text": "Tea."}}])
+async def test_a_collection_beside_the_body_is_not_passed_over(bare: Running, body: dict[str, Any]) -> None:
+    """The documents would be in `default`, where whoever asked does not look for them."""
+    async with client(bare.base_url) as http:
+        response = await http.post("/v1/documents?collection=handbook", **body)
+    assert [field["path"] for field in error(response, 422, "invalid_request")["fields"]] == ["collection"]
+
+
 async def test_half_a_character_in_a_field_is_named(bare: Running) -> None:
     response = await raw_post(bare, rb'{"title": "half \ud800", "text": "x"}', "application/json")
     assert [field["path"] for field in error(response, 422, "invalid_request")["fields"]] == ["title"]

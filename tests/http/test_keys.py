@@ -94,6 +94,23 @@ async def test_each_role_opens_its_routes_and_no_other(tenants: Tenants, server:
             assert (await http.request(method, path, json=body)).status_code == 401
 
 
+async def test_without_keys_a_name_that_was_led_here_gets_nothing_and_probes_are_answered() -> None:
+    """DNS rebinding: to the browser the page is of the same origin. A kubelet asks by the pod's address."""
+    async with running(scripted_house()) as served, client(served.base_url) as http:
+        for method, path, body, _ in ROUTES:
+            response = await http.request(method, path, json=body, headers={"host": f"evil.example:{served.port}"})
+            assert response.status_code == 403, (method, path, response.text)
+            assert "GATEWAY_ALLOWED_HOSTS" in response.text
+        for path in ("/healthz", "/readyz"):
+            assert (await http.get(path, headers={"host": "10.0.0.7:8080"})).status_code == 200
+        named = await http.post("/v1/answers", json=ASKED, headers={"host": f"localhost:{served.port}"})
+        assert named.status_code == 200
+    kept = replace(scripted_house(), keys=Keys(["one"]))
+    async with running(kept) as served, client(served.base_url, headers=bearing("one")) as http:
+        led = await http.post("/v1/answers", json=ASKED, headers={"host": "evil.example"})
+        assert led.status_code == 200, "a key says who asks"
+
+
 async def test_each_wire_says_no_in_its_own_shape(tenants: Tenants, server: Running) -> None:
     secret = await made(tenants, Role.GAPS)
     async with client(server.base_url) as http:

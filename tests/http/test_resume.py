@@ -76,7 +76,7 @@ async def left_after(served: Served, mark: bytes, question: str, headers: str = 
     """Asks a resumable question, reads until `mark` and is gone; the answer's id."""
     request = request_bytes(question, **{**RESUMABLE, **fields})
     if headers:
-        request = request.replace(b"host: x\r\n", f"host: x\r\n{headers}\r\n".encode())
+        request = request.replace(b"host: localhost\r\n", f"host: localhost\r\n{headers}\r\n".encode())
     async with await anyio.connect_tcp("127.0.0.1", served.server.port) as stream:
         await stream.send(request)
         seen = await read_until(stream, mark)

@@ -174,7 +174,7 @@ async def test_a_database_that_comes_back_without_recordings_is_told_them_anew(d
         known = "SELECT 1 FROM recording_chunk WHERE answer_id = %s AND first = 1"
         await eventually(lambda: rows(database_url, known, answer_id), 20.0)
         async with await anyio.connect_tcp("127.0.0.1", there.port) as stream:
-            await stream.send(f"GET /v1/answers/{answer_id}/events HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+            await stream.send(f"GET /v1/answers/{answer_id}/events HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
             seen = await read_until(stream, b"event: token")
         assert b"event: started" in seen
         async with client(there.base_url) as http:

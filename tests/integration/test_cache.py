@@ -18,6 +18,7 @@ from retrieval.postgres import PostgresRetriever
 from retrieval.store import PassageStore
 from streaming.ports import Cited, Kept
 from tests.support.embedders import HashingEmbedder
+from tests.support.library import shelve
 from tests.support.postgres import emptied
 from tests.support.tcp_proxy import TcpProxy, to_postgres
 
@@ -76,6 +77,23 @@ async def test_what_was_kept_is_found_as_it_was(cache: PostgresCache, answer: Ke
     await cache.keep(QUESTION, *SCOPE, answer)
     assert await cache.find(QUESTION, *SCOPE) == answer
     assert await cache.find("how many hours of sun do 2 ROSES need in berlin", *SCOPE) == answer
+
+
+async def test_an_answer_out_of_a_collection_that_is_searched_no_more_is_not_found(pool: Pool, answer: Kept) -> None:
+    """Its source was taken out of the settings, and whoever asks now may have no right to it."""
+    embedder = HashingEmbedder()
+    await shelve(pool, embedder, {"secret": "Roses of the vault need eight hours."}, collection="vault")
+    (secret,) = await PostgresRetriever(pool, embedder).retrieve(Query("roses vault", collection="vault", k=1))
+    with_vault = PostgresCache(pool, embedder, "claude", collections=("vault",), find_limit_s=SOON_S)
+    mixed = replace(answer, passages=(*answer.passages, (3, secret)))
+    await with_vault.keep(QUESTION, *SCOPE, mixed)
+    assert await with_vault.find(QUESTION, *SCOPE) == mixed
+    assert await cache_of(pool).find(QUESTION, *SCOPE) is None
+    other = PostgresCache(pool, embedder, "claude", collections=("garden",), find_limit_s=SOON_S)
+    assert await other.find(QUESTION, *SCOPE) is None
+    await other.keep(QUESTION, *SCOPE, answer)
+    for cache in (with_vault, other, cache_of(pool)):
+        assert await cache.find(QUESTION, *SCOPE) == answer
 
 
 class Indifferent(HashingEmbedder):

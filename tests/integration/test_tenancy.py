@@ -249,6 +249,30 @@ async def test_a_login_of_the_role_serves_as_itself_and_a_superuser_becomes_it(d
     assert await migrate(own) == (), "who serves may ask whether there is anything to apply"
 
 
+async def test_rights_that_were_lost_are_given_back_where_there_is_nothing_to_migrate(
+    server_url: str, database_url: str
+) -> None:
+    """As after a restore without privileges, or by an update that says other rights and brings no migration."""
+    with login(server_url) as owner, owned_database(server_url, owner) as (url, _):
+        await migrate(url)
+        everything = f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {ROLE}"
+        other_version = (
+            f"REVOKE INSERT ON decision FROM {ROLE}; COMMENT ON TABLE schema_migration IS 'rights of another'"
+        )
+        by_hand = f"REVOKE INSERT ON decision FROM {ROLE}"
+        for taken, grants_anew in ((everything, False), (other_version, False), (by_hand, True)):
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute(taken.encode())
+                assert not may_write_decisions(connection)
+                assert await migrate(url, grants_anew=grants_anew) == ()
+                assert may_write_decisions(connection)
+
+
+def may_write_decisions(connection: psycopg.Connection[tuple[bool]]) -> bool:
+    ((may,),) = connection.execute("SELECT has_table_privilege(%s, 'decision', 'INSERT')", (ROLE,)).fetchall()
+    return may
+
+
 async def test_an_owner_that_may_hand_out_the_role_becomes_it(server_url: str, database_url: str) -> None:
     with login(server_url) as owner, owned_database(server_url, owner) as (url, admin_url):
         await migrate(url)

@@ -61,7 +61,7 @@ def asking(question: str, key: str | None) -> bytes:
     body = json.dumps({"question": question, "options": {"resumable": True}}).encode()
     headers = [
         "POST /v1/answers HTTP/1.1",
-        "host: x",
+        "host: localhost",
         "content-type: application/json",
         f"content-length: {len(body)}",
         *([] if key is None else [f"idempotency-key: {key}"]),
@@ -71,7 +71,9 @@ def asking(question: str, key: str | None) -> bytes:
 
 def resuming(last_id: str) -> bytes:
     answer_id = last_id.partition(".")[0]
-    return f"GET /v1/answers/{answer_id}/events HTTP/1.1\r\nhost: x\r\nlast-event-id: {last_id}\r\n\r\n".encode()
+    return (
+        f"GET /v1/answers/{answer_id}/events HTTP/1.1\r\nhost: localhost\r\nlast-event-id: {last_id}\r\n\r\n".encode()
+    )
 
 
 async def one_connection(port: int, request: bytes, limit: int | None, read: Read) -> None:

@@ -108,13 +108,13 @@ def uploaded(number: int, *headers: str) -> bytes:
 
 
 def with_body(path: str, body: bytes, *headers: str) -> bytes:
-    lines = (f"POST {path} HTTP/1.1", "host: x", f"content-length: {len(body)}", *headers)
+    lines = (f"POST {path} HTTP/1.1", "host: localhost", f"content-length: {len(body)}", *headers)
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
 def deleted(path: str) -> bytes:
-    return f"DELETE {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode()
+    return f"DELETE {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
 
 
 def got(path: str, *headers: str) -> bytes:
-    return "\r\n".join((f"GET {path} HTTP/1.1", "host: x", *headers)).encode() + b"\r\n\r\n"
+    return "\r\n".join((f"GET {path} HTTP/1.1", "host: localhost", *headers)).encode() + b"\r\n\r\n"

@@ -34,6 +34,7 @@ http {{
         listen 127.0.0.1:{port};
         location / {{
             proxy_pass http://{upstream};
+            proxy_set_header Host $http_host; # a gateway without keys is asked by this machine's names alone
             {directives}
         }}
     }}

@@ -79,7 +79,7 @@ def begin(port: int, question: str) -> Exchange:
     stream.setsockopt(socket.SOL_SOCKET, STAMP, 1)
     body = json.dumps({"question": question}).encode()
     head = (
-        "POST /v1/answers HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n"
+        "POST /v1/answers HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
         f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     )
     began_ns = time.time_ns()

@@ -10,9 +10,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 def request_bytes(question: str, **fields: object) -> bytes:
     body = json.dumps({"question": question, **fields}).encode()
-    head = (
-        f"POST /v1/answers HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    )
+    head = f"POST /v1/answers HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 

@@ -108,7 +108,7 @@ def pause_s(reply: Reply) -> float:
 def asking(question: str, key: str) -> bytes:
     body = json.dumps({"question": question, "options": {"resumable": True}}).encode()
     head = (
-        "POST /v1/answers HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        "POST /v1/answers HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         f"idempotency-key: {key}\r\ncontent-length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body

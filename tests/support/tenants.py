@@ -68,7 +68,8 @@ def _house(pool: Pool, embedder: HashingEmbedder, keys: Keys, keeper: object) ->
     store, own = PassageStore(pool), PostgresRetriever(pool, embedder)
     gaps = PostgresGaps(pool, embedder)
     sources = (Source(HOUSE, own), Source("shelf", Elsewhere(own, collection="shared-name"), collection="shared-name"))
-    house = with_parts(scripted_house(), gaps=gaps, sources=sources, cache=PostgresCache(pool, embedder, "scripted"))
+    cache = PostgresCache(pool, embedder, "scripted", collections=("shared-name",))
+    house = with_parts(scripted_house(), gaps=gaps, sources=sources, cache=cache)
     return replace(
         house,
         keys=keys,

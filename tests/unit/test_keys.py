@@ -69,6 +69,69 @@ def test_where_no_key_is_needed_everyone_is_the_same_and_may_do_everything() -> 
         Keys(always_needed=True).caller({})
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:8080",
+        "localhost.",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "127.0.0.2:80",
+        "[::1]",
+        "[::1]:8080",
+        "",
+    ],
+)
+def test_a_name_of_this_machine_needs_no_key(host: str) -> None:
+    assert Keys().caller({"host": host} if host else {}) == Caller()
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8080",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "127.0.0.1@evil.example",
+        "evil.example:127.0.0.1",
+        "10.0.0.1",
+        "[::2]:80",
+        "[::1].evil.example",
+        "gateway",
+        "xn--localhst-bpb",
+        " ",
+        ":8080",
+    ],
+)
+def test_a_name_that_may_have_been_led_here_needs_one(host: str) -> None:
+    """DNS rebinding: a page's own name leads to 127.0.0.1, and its requests are of the same origin to the browser."""
+    with pytest.raises(Forbidden, match="GATEWAY_ALLOWED_HOSTS"):
+        Keys().caller({"host": host, "sec-fetch-site": "same-origin"})
+    assert Keys(["one"]).caller({**bearing("one"), "host": host}), "a key says who asks"
+    assert Keys(hosts=("*",)).caller({"host": host}) == Caller()
+
+
+def test_a_name_that_was_allowed_is_one_of_this_machine() -> None:
+    keys = Keys(hosts=("gateway.example", "box"))
+    for host in ("gateway.example", "Gateway.Example:443", "box:8080", "localhost"):
+        assert keys.caller({"host": host}) == Caller()
+    for host in ("other.example", "a.gateway.example"):
+        with pytest.raises(Forbidden):
+            keys.caller({"host": host})
+
+
+def test_a_table_of_keys_that_was_emptied_opens_no_door(caplog: pytest.LogCaptureFixture) -> None:
+    ring = KeyRing(Clock())
+    ring.take(Read({}, are_there=True))
+    ring.take(Read({}, are_there=False, state=(0, "0")))
+    assert ring.renew((0, "0")), "it is not read again for it"
+    with pytest.raises(Unauthorized):
+        Keys((), ring).caller({})
+    assert "every API key is gone" in caplog.text
+
+
 def test_a_stored_key_is_good_while_it_is_stored_and_a_door_once_shut_stays_shut() -> None:
     clock, secret = Clock(), new_secret()
     ring = KeyRing(clock)

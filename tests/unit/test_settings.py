@@ -123,6 +123,10 @@ def test_loopback_host_needs_none(environ: Environ, host: str) -> None:
         ("GATEWAY_SPECULATE", "sometimes", "GATEWAY_SPECULATE: "),
         ("GATEWAY_EMBEDDINGS_URL", "http://x/v1", "GATEWAY_EMBEDDINGS_MODEL"),
         ("GATEWAY_CONFIG", "/nowhere/gateway.toml", "GATEWAY_CONFIG: there is no file"),
+        ("GATEWAY_API_KEYS", "good,schlüssel", "GATEWAY_API_KEYS: key 2 has a character"),
+        ("GATEWAY_API_KEYS", "one two", "GATEWAY_API_KEYS: key 1 has a character"),
+        ("GATEWAY_ALLOWED_HOSTS", "http://gateway.example", "GATEWAY_ALLOWED_HOSTS"),
+        ("GATEWAY_ALLOWED_HOSTS", "gateway.example:8080", "GATEWAY_ALLOWED_HOSTS"),
     ],
 )
 def test_wrong_setting_is_named(environ: Environ, variable: str, value: str, says: str) -> None:
