@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.problems import HeadTooLarge, HeadTooSlow, MalformedHttp, body_of, status_of
-from gateway.sse import ABORT
+from gateway.sse import LINE
 from retrieval.faults import GatewayFault
 from streaming.wire.format import dumps
 
@@ -38,7 +38,7 @@ class Reading(Enum):
 
 
 class Connection(HttpToolsProtocol):
-    """HTTP/1.1, one request after another, which the application may drop (`ABORT`: closing waits for whoever reads nothing).
+    """HTTP/1.1, one request after another, which the application may write to and drop (gateway.sse.Line).
 
     What arrives behind a running request, a request sent ahead or nonsense, is read away, so that a client's leaving is noticed, and
     never answered: the connection ends with the response. RFC 9112 (9.3.2) has clients that send ahead be prepared for that.
@@ -77,7 +77,7 @@ class Connection(HttpToolsProtocol):
             return
         super().on_message_begin()
         self._reading, self._framing_bytes = Reading.HEAD, 0
-        extensions: dict[str, Any] = {ABORT: self.transport.abort}
+        extensions: dict[str, Any] = {LINE: self}
         self.scope["extensions"] = extensions
 
     def on_url(self, url: bytes) -> None:
@@ -108,6 +108,21 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._mind_the_rest(self.transport.get_write_buffer_size())
+
+    @property
+    def is_free(self) -> bool:
+        """See gateway.sse.Line."""
+        running = self.cycle
+        is_open = running.chunked_encoding and not running.response_complete and not running.disconnected
+        return bool(is_open) and not self.flow.write_paused
+
+    def write(self, chunk: bytes) -> None:
+        """See gateway.sse.Line."""
+        self.transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+
+    def abort(self) -> None:
+        """See gateway.sse.Line."""
+        self.transport.abort()
 
     @property
     def _is_busy(self) -> bool:

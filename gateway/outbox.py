@@ -1,6 +1,7 @@
 """The outbox of an answer: what its owner has put for the response to send."""
 
 from collections import deque
+from collections.abc import Callable
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -22,13 +23,21 @@ class Outbox:
     def __init__(self, size: int) -> None:
         self._size = size
         self._batches: deque[Batch] = deque()
+        self._pass_on: Callable[[Batch], bool] | None = None
+        self._is_awaited = False
         self._arrived = anyio.Event()
         self._taken = anyio.Event()
+
+    def open(self, pass_on: Callable[[Batch], bool] | None) -> None:
+        """From now on a batch for which the taker already waits is offered to `pass_on`, which says whether it took it; or to none."""
+        self._pass_on = pass_on
 
     async def put(self, batch: Batch) -> None:
         """Returns when `batch` is in; on cancellation it is not."""
         if self._batches:
             await checkpoint_if_cancelled()
+        elif self._is_awaited and self._pass_on is not None and self._pass_on(batch):
+            return
         while len(self._batches) >= self._size:
             self._taken = anyio.Event()
             await self._taken.wait()
@@ -41,7 +50,11 @@ class Outbox:
             await checkpoint_if_cancelled()
         while not self._batches:
             self._arrived = type(self._arrived)()  # of the same backend, which need not be looked for
-            await self._arrived.wait()
+            self._is_awaited = True
+            try:
+                await self._arrived.wait()
+            finally:
+                self._is_awaited = False
         batch = self._batches.popleft()
         self._taken.set()
         return batch

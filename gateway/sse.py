@@ -8,20 +8,20 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 from sse_starlette import EventSourceResponse
 from sse_starlette.sse import SendTimeoutError
 from starlette.types import Message, Receive, Scope, Send
 
-from gateway.outbox import Batch
+from gateway.outbox import Batch, Outbox
 from streaming.events import Done, Token
 from streaming.wire.format import Wire
 
 log = logging.getLogger(__name__)
 
-ABORT = "gateway.abort"  # the ASGI extension by which our server lets a dead connection be dropped at once
+LINE = "gateway.line"  # the ASGI extension by which our server hands out the connection of a request
 ABORT_LIMIT_S = 1.0
 HEADERS = {"Cache-Control": "no-cache, no-transform"}
 MEDIA_TYPE = "text/event-stream"
@@ -36,12 +36,25 @@ class SseSettings:
     charset: bool = False
 
 
-class Batches(Protocol):
-    """Where the batches of an answer come from, in order: an outbox, or what kept them."""
+class Line(Protocol):
+    """The connection of a request, past what lies between the application and its server."""
 
-    async def take(self) -> Batch:
-        """The next batch, when there is one. Cancellation loses nothing."""
+    @property
+    def is_free(self) -> bool:
+        """Whether a body of chunks is under way, and so little of it waits to be read that `send` would not wait either."""
         ...
+
+    def write(self, chunk: bytes) -> None:
+        """Writes a chunk of the body; for a line that is free."""
+        ...
+
+    def abort(self) -> None:
+        """Drops the connection at once: closing it would wait for whoever reads nothing."""
+        ...
+
+
+Now = Callable[[Callable[[], bytes]], bool]
+"""Writes the bytes that its argument makes, if they can leave now; otherwise makes none and returns False."""
 
 
 class Head(Protocol):
@@ -74,17 +87,32 @@ class Chunks(Protocol):
         """Whether the last chunk was taken."""
         ...
 
+    def open(self, now: Now | None) -> None:
+        """Whatever would be the next chunk, and not the last, may be written by `now` instead; by None no longer."""
+        ...
+
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
 
 class Frames:
-    """The bytes of an answer's batches, a chunk each, up to and with `done`. An iterator, not a generator: nothing to clean up."""
+    """The bytes of an answer's batches, a chunk each, up to and with `done`. An iterator, not a generator: nothing to clean up.
 
-    def __init__(self, wire: Wire, batches: Batches) -> None:
+    A batch that could leave as it is put leaves then, in its owner's turn of the event loop: it waits for no turn of the response's.
+    """
+
+    def __init__(self, wire: Wire, batches: Outbox) -> None:
         self.wire = wire
         self._batches = batches
+        self._now: Now | None = None
         self.first_answer_chunk: bytes | None = None
         self.is_done = False
+
+    def open(self, now: Now | None) -> None:
+        self._now = now
+        self._batches.open(None if now is None else self._pass_on)
+
+    def _pass_on(self, batch: Batch) -> bool:
+        return self._now is not None and not ends(batch) and self._now(lambda: self._framed(batch))
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -92,18 +120,21 @@ class Frames:
     async def __anext__(self) -> bytes:
         while not self.is_done:
             batch = await self._batches.take()
-            chunk = self.wire.chunk(batch)
-            self._look(batch, chunk)
-            if chunk:
+            self.is_done = ends(batch)
+            if chunk := self._framed(batch):
                 return chunk
         raise StopAsyncIteration
 
-    def _look(self, batch: Batch, chunk: bytes) -> None:
-        for event in batch:
-            if self.first_answer_chunk is None and isinstance(event, Token):
-                self.first_answer_chunk = chunk
-            if isinstance(event, Done):
-                self.is_done = True
+    def _framed(self, batch: Batch) -> bytes:
+        chunk = self.wire.chunk(batch)
+        if self.first_answer_chunk is None and any(isinstance(event, Token) for event in batch):
+            self.first_answer_chunk = chunk
+        return chunk
+
+
+def ends(batch: Batch) -> bool:
+    """Whether nothing comes after `batch`."""
+    return bool(batch) and isinstance(batch[-1], Done)
 
 
 class Stream(EventSourceResponse):
@@ -112,16 +143,42 @@ class Stream(EventSourceResponse):
     It takes the place of sse-starlette's process-wide exit watcher: this server drains by its own rules (serve.py).
     """
 
-    _sending_since_s: float | None = None
+    def __init__(
+        self, chunks: Chunks, line: Line | None, on_first_answer_byte: Callable[[], None], **given: Any
+    ) -> None:
+        super().__init__(chunks, **given)
+        self._chunks, self._line, self._on_first_answer_byte = chunks, line, on_first_answer_byte
+        self._has_answered = False
+        self._sending_since_s: float | None = None
 
     async def _stream_response(self, send: Send) -> None:
         """Sends the headers and each chunk as it comes; a chunk is bytes already, and the iterator has nothing to clean up."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async for chunk in self.body_iterator:
-            await self._send_with_timeout(send, {"type": "http.response.body", "body": chunk, "more_body": True})
+        self._chunks.open(self._now)
+        try:
+            async for chunk in self._chunks:
+                self._look(chunk)
+                await self._send_with_timeout(send, {"type": "http.response.body", "body": chunk, "more_body": True})
+        finally:
+            self._chunks.open(None)  # it knows this response, which knows it: a collector would have to tell them apart
         async with self._send_lock:
             self.active = False
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _now(self, make: Callable[[], bytes]) -> bool:
+        """See Now. It passes by what lies between here and the socket: seven calls for every token, of which none had anything to do."""
+        line = self._line
+        if line is None or not line.is_free:
+            return False
+        if chunk := make():
+            self._look(chunk)
+            line.write(chunk)
+        return True
+
+    def _look(self, chunk: bytes) -> None:
+        if not self._has_answered and chunk is self._chunks.first_answer_chunk:
+            self._has_answered = True
+            self._on_first_answer_byte()
 
     async def _send_with_timeout(self, send: Send, message: Message) -> None:
         if self._sending_since_s is None:  # else a ping and a chunk wait for the same client, and the older send counts
@@ -155,26 +212,25 @@ async def stream(
     """
     response = Stream(
         frames,
+        line_of(scope),
+        on_first_answer_byte,
         headers={**HEADERS, **frames.wire.headers},
         media_type=f"{MEDIA_TYPE}; charset=utf-8" if settings.charset else MEDIA_TYPE,
         ping=settings.ping_s,
-        ping_message_factory=lambda: frames.wire.ping,  # type: ignore[arg-type,return-value]  # bytes pass as they are
+        ping_message_factory=lambda: frames.wire.ping,
         send_timeout=settings.send_timeout_s,
         sep="\n",
     )
     response.raw_headers = media_type_as_given(response.raw_headers, response.media_type or MEDIA_TYPE)
     ended = False
 
-    async def stamped(message: Message) -> None:
+    async def watched(message: Message) -> None:
         nonlocal ended
-        chunk = message.get("body")
-        if chunk is not None and chunk is frames.first_answer_chunk:
-            on_first_answer_byte()
         await send(message)
         ended = message["type"] == "http.response.body" and not message.get("more_body", False)
 
     try:
-        await response(scope, receive, within(settings.send_timeout_s, stamped))
+        await response(scope, receive, within(settings.send_timeout_s, watched))
     except SendTimeoutError:
         log.info("a client did not read for %g s; its stream is dropped", settings.send_timeout_s)
         await drop(scope, receive)
@@ -198,12 +254,17 @@ def within(limit_s: float, send: Callable[[Message], Awaitable[None]]) -> Send:
 
 async def drop(scope: Scope, receive: Receive) -> None:
     """Drops the connection without waiting for what is still to be written to it, and waits until that is known here."""
-    extensions = scope.get("extensions") or {}
-    if ABORT in extensions:
-        extensions[ABORT]()
+    if (line := line_of(scope)) is not None:
+        line.abort()
         with anyio.move_on_after(ABORT_LIMIT_S):
             while (await receive())["type"] != "http.disconnect":
                 pass
+
+
+def line_of(scope: Scope) -> Line | None:
+    """The connection of the request; None under a server that hands none out."""
+    extensions: Mapping[str, Line] = scope.get("extensions") or {}
+    return extensions.get(LINE)
 
 
 def media_type_as_given(headers: list[tuple[bytes, bytes]], media_type: str) -> list[tuple[bytes, bytes]]:

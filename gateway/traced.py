@@ -187,17 +187,16 @@ class TracedDraft:
 
     def __init__(self, inner: Draft, seen: DraftTrace, trace: RequestTrace) -> None:
         self._inner = inner
+        self._next = aiter(inner).__anext__
         self._seen = seen
         self._trace = trace
-        self._batches: AsyncIterator[tuple[Piece, ...]] | None = None
 
     def __aiter__(self) -> AsyncIterator[tuple[Piece, ...]]:
-        self._batches = aiter(self._inner)
         return self
 
     async def __anext__(self) -> tuple[Piece, ...]:
         try:
-            pieces = await anext(self._batches or aiter(self))
+            pieces = await self._next()
         except StopAsyncIteration:
             raise
         except Exception as error:

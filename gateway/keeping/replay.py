@@ -9,7 +9,7 @@ from gateway.exchange import Exchange, while_connected
 from gateway.keeping.recording import END, Recording, Source
 from gateway.observing.request_trace import RequestTrace
 from gateway.problems import NO_RETRY, RETRY_AFTER_S, send_json, status_of_type
-from gateway.sse import SseSettings, stream
+from gateway.sse import Now, SseSettings, stream
 from streaming.wire.format import PING, Json
 
 TOKEN = b"\nevent: token\n"
@@ -31,6 +31,9 @@ class ReplayFrames:
         self.first_answer_chunk: bytes | None = None
         self.is_done = False
         self._source, self._n = source, n
+
+    def open(self, now: Now | None) -> None:
+        """Nothing of it comes from a task that could write it."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from anyio.abc import ObjectReceiveStream
 
 from gateway.problems import body_of
+from gateway.sse import Now
 from gateway.uploads.documents import Finished, Reading, Step
 from retrieval.faults import GatewayFault
 from streaming.wire.format import PING, Json, dumps
@@ -39,6 +40,9 @@ class IngestFrames:
         self._collection, self._steps = collection, steps
         self._finished: list[Finished] = []
         self.is_done = False
+
+    def open(self, now: Now | None) -> None:
+        """Nothing of it comes from a task that could write it."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self

@@ -104,21 +104,22 @@ class Call:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """A wait for the upstream. Cut before its time it lets the call go; after it, the upstream was silent: the call has failed.
-
-        Any other exception is the caller's to judge.
-        """
+        """A wait for the upstream, which may be `cut`. Any other exception is the caller's to judge."""
         began_s = anyio.current_time()
         try:
             yield
         except Exception:
             raise
         except BaseException:
-            if anyio.current_time() - began_s >= self._patience_s:
-                self.fail()
-            else:
-                self.let_go()
+            self.cut(anyio.current_time() - began_s)
             raise
+
+    def cut(self, waited_s: float) -> None:
+        """A wait was cancelled after so long. Before its time that lets the call go; after it, the upstream was silent: it has failed."""
+        if waited_s >= self._patience_s:
+            self.fail()
+        else:
+            self.let_go()
 
     def _end(self, what: BaseException | None) -> None:
         if not self._is_over:

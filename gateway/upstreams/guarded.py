@@ -57,20 +57,22 @@ class GuardedDraft:
 
     def __init__(self, inner: Draft, call: Call) -> None:
         self._inner, self._call = inner, call
-        self._batches: AsyncIterator[tuple[Piece, ...]] | None = None
+        self._next = aiter(inner).__anext__
 
     def __aiter__(self) -> AsyncIterator[tuple[Piece, ...]]:
-        self._batches = aiter(self._inner)
         return self
 
     async def __anext__(self) -> tuple[Piece, ...]:
+        began_s = anyio.current_time()
         try:
-            with self._call.waiting():
-                pieces = await anext(self._batches or aiter(self))
+            pieces = await self._next()
         except StopAsyncIteration:
             raise
         except Exception as error:
             _judge(self._call, error)
+            raise
+        except BaseException:
+            self._call.cut(anyio.current_time() - began_s)
             raise
         if (pieces and isinstance(pieces[-1], Stopped)) or (
             self._call.is_probe and any(isinstance(piece, Text) for piece in pieces)

@@ -51,6 +51,11 @@ class Decoder:
         """Whether the stop reason is known."""
         return self._stop is not None
 
+    @property
+    def has_spoken(self) -> bool:
+        """Whether there was a text."""
+        return self._length > 0
+
     def feed(self, data: bytes) -> tuple[Piece, ...]:
         """The pieces that one read completes, neighbouring texts joined; `Stopped` is not among them: see `end`.
 

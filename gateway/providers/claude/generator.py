@@ -13,6 +13,7 @@ from httpx2 import AsyncByteStream
 from gateway.providers.claude.client import CLIENT_ERRORS, our_fault, post_message
 from gateway.providers.claude.decoder import Decoder
 from gateway.providers.claude.request import citable, messages
+from gateway.providers.claude.rest import Rest
 from grading.prompts import GENERATOR_SYSTEM
 from streaming.ports import Piece, Prompt
 
@@ -28,12 +29,14 @@ BODY_END_LIMIT_S = 0.05
 class AnthropicGenerator:
     """Drafts with `model`. The client is the caller's to close; its time-outs bound connecting and silence. asyncio only.
 
-    `keeps`: the service is asked to keep what it has read of a prompt (gateway.providers.claude.request).
+    `keeps`: the service is asked to keep what it has read of a prompt (gateway.providers.claude.request). Its drafts
+    take the `rest` that they are given.
     """
 
-    def __init__(self, client: "AsyncAnthropic", model: str, *, keeps: bool = False) -> None:
+    def __init__(self, client: "AsyncAnthropic", model: str, *, keeps: bool = False, rest: Rest | None = None) -> None:
         self._client = client
         self._keeps = keeps
+        self._rest = rest or Rest()
         self.name = model
 
     async def draft(self, prompt: Prompt) -> "AnthropicDraft":
@@ -50,7 +53,7 @@ class AnthropicGenerator:
         except CLIENT_ERRORS as error:
             raise our_fault(error, self.name) from error
         decoder = Decoder(tuple(n for n, _ in citable(prompt)), self.name)
-        return AnthropicDraft(response, decoder, self.name)
+        return AnthropicDraft(response, decoder, self.name, self._rest)
 
 
 class AnthropicDraft:
@@ -59,13 +62,15 @@ class AnthropicDraft:
     Pings bring no batch: a service is not at work because it keeps the connection open.
     """
 
-    def __init__(self, response: "Response", decoder: Decoder, model: str) -> None:
+    def __init__(self, response: "Response", decoder: Decoder, model: str, rest: Rest) -> None:
         self._response = response
+        self._rest = rest
         self._chunks = chunks_of(response)
         self._decoder = decoder
         self._model = model
         self._heard = 0
-        self._is_read = False
+        self._is_read = self._is_closed = False
+        rest.begin()
 
     def __aiter__(self) -> AsyncIterator[tuple[Piece, ...]]:
         return self
@@ -74,6 +79,8 @@ class AnthropicDraft:
         if self._is_read:
             raise StopAsyncIteration
         while not self._decoder.is_ended:
+            if self._decoder.has_spoken and (rest_s := self._rest.seconds()) > 0:
+                await anyio.sleep(rest_s)
             data = await self._read()
             if data is None:
                 break
@@ -97,6 +104,9 @@ class AnthropicDraft:
     async def aclose(self) -> None:
         """Closes the connection at once, unless the body was read to its end: then it is free for the next request."""
         self._is_read = True
+        if not self._is_closed:
+            self._is_closed = True
+            self._rest.end()
         await self._response.aclose()
         await self._chunks.aclose()
 

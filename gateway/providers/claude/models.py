@@ -7,6 +7,7 @@ from gateway.graders import GraderName
 from gateway.providers.claude.generator import AnthropicGenerator
 from gateway.providers.claude.grader import AnthropicGrader
 from gateway.providers.claude.passages_grader import ModelPassagesGrader
+from gateway.providers.claude.rest import Rest
 from grading.ports import Grader
 
 if TYPE_CHECKING:
@@ -22,9 +23,10 @@ class ClaudeModels:
     def __init__(self, client: "AsyncAnthropic", *, keeps: bool = False) -> None:
         self._client = client
         self._keeps = keeps
+        self._rest = Rest()
 
     def generator(self, model: str) -> AnthropicGenerator:
-        return AnthropicGenerator(self._client, model, keeps=self._keeps)
+        return AnthropicGenerator(self._client, model, keeps=self._keeps, rest=self._rest)
 
     def graders(self, model: str) -> Mapping[GraderName, Grader]:
         return {

@@ -1,0 +1,77 @@
+"""How long a draft that speaks is left unread, and what that comes to at the socket of many."""
+
+import anyio
+import pytest
+
+from gateway.bench.messages_api import messages_api
+from gateway.providers.claude.client import open_client
+from gateway.providers.claude.generator import AnthropicGenerator
+from gateway.providers.claude.rest import FREE_DRAFTS, LONGEST_S, Rest
+from gateway.providers.script import Script
+from streaming.ports import Piece, Text
+from tests.support.generators import prompt, read
+
+pytestmark = pytest.mark.anyio
+
+SCRIPT = Script(ttft_ms=5, tps=200, tokens=60)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"  # the SDK's
+
+
+def busy(drafts: int) -> Rest:
+    rest = Rest()
+    for _ in range(drafts):
+        rest.begin()
+    return rest
+
+
+def test_few_drafts_take_no_rest_and_more_take_longer_ones_up_to_a_bound() -> None:
+    rests = [busy(drafts).seconds() for drafts in range(1_000)]
+    assert set(rests[: FREE_DRAFTS + 1]) == {0.0}
+    assert rests[FREE_DRAFTS + 1] > 0
+    assert rests == sorted(rests)
+    assert rests[-1] == LONGEST_S
+
+
+async def test_tokens_that_come_during_a_rest_come_together_and_whole() -> None:
+    """The same answer read by a generator with nobody beside it and by one of many: fewer batches, the same text."""
+    seen = dict[str, tuple[int, str]]()
+    async with messages_api(SCRIPT) as api:
+        client = open_client("a-key", api.base_url, connect_s=5, read_s=5)
+        try:
+            for name, rest in (("alone", Rest()), ("of many", busy(200))):
+                generator, batches = AnthropicGenerator(client, "claude-scripted", rest=rest), 0
+                text = ""
+                draft = await generator.draft(prompt("q"))
+                with anyio.fail_after(10):
+                    async for pieces in draft:
+                        said = words(pieces)
+                        batches, text = batches + bool(said), text + said
+                await draft.aclose()
+                seen[name] = batches, text
+        finally:
+            await client.close()
+    assert (seen["alone"][1], seen["of many"][1]) == (SCRIPT.text(1, 1), SCRIPT.text(1, 2))
+    assert seen["of many"][0] < seen["alone"][0] / 2
+
+
+async def test_a_draft_that_is_closed_counts_no_more() -> None:
+    rest = busy(FREE_DRAFTS)
+    async with messages_api(SCRIPT) as api:
+        client = open_client("a-key", api.base_url, connect_s=5, read_s=5)
+        try:
+            draft = await AnthropicGenerator(client, "claude-scripted", rest=rest).draft(prompt("q"))
+            assert rest.seconds() > 0
+            await read(draft)
+            await draft.aclose()
+            await draft.aclose()
+            assert rest.seconds() == 0
+        finally:
+            await client.close()
+
+
+def words(pieces: tuple[Piece, ...]) -> str:
+    return "".join(piece.text for piece in pieces if isinstance(piece, Text))
