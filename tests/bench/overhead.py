@@ -28,19 +28,24 @@ from tests.support.gateway_process import ROOT, environment
 GRADE_MS, FIRST_TOKEN_MS, TOKENS_PER_S, TOKENS = 250, 400, 80, 40
 SCRIPT = f"[[grade_ms={GRADE_MS} ttft_ms={FIRST_TOKEN_MS} tps={TOKENS_PER_S} tokens={TOKENS}]]"
 UNLIMITED = "[[grade_ms=0 ttft_ms=0 retrieve_ms=0 tps=1000000 tokens=200]]"
-CYCLE_S = (FIRST_TOKEN_MS + TOKENS * 1000 / TOKENS_PER_S) / 1000
 STREAMS = (1, 16, 64, 128)
+LENGTHS = {1: 8, 16: TOKENS, 64: 200, 128: 200}  # of an answer, where its stream is one of so many
+ROUNDS = {1: 100, 16: 6, 64: 3, 128: 3}  # questions of each stream
 ADDED_P50_MS = {1: 3.0, 16: 3.0, 64: 5.0, 128: 8.0}
 ADDED_P99_MS = {16: 10.0, 128: 25.0}
 FIRST_BYTE_P99_MS = {1: 2.0, 64: 10.0}
 DELTA_US, THOUSAND_S, CLOSED_MS, GONE_MS, IDLE_KIB, TIMES = 30.0, 10.0, 3.0, 5.0, 60.0, 5.0
-LONG, SHORT = 300, 20  # tokens of the streams whose difference gives the price of one
+PACED, UNPACED = (320, 20), (6_000, 20)  # tokens of the streams whose difference gives the price of one
 IDLE = (500, 1_000)
 SETTLED_S = 0.5  # after the last client left
-LEFT = 64
-FEWEST = 20  # questions one after another: each takes a second
-RUN_LIMIT_S = 220.0
-SETTINGS = {"GATEWAY_RETRIEVER": "scripted", "GATEWAY_SPECULATE": "always", "GATEWAY_MAX_STREAMS": "1200"}
+LEFT, LEAVING_AT_ONCE = 192, 16
+RUN_LIMIT_S = 280.0
+SETTINGS = {
+    "GATEWAY_RETRIEVER": "scripted",
+    "GATEWAY_SCRIPT": "[[retrieve_ms=40]]",
+    "GATEWAY_SPECULATE": "always",
+    "GATEWAY_MAX_STREAMS": "1200",
+}
 
 
 class Core:
@@ -48,6 +53,7 @@ class Core:
 
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
+        self._clock = ((~pid) << 3) | 2  # CLOCK_PROCESS_CPUTIME_ID of that process, clock_getcpuclockid(3)
 
     def reserve(self, others: Sequence[int]) -> bool:
         """Whether there was a core to reserve."""
@@ -62,7 +68,7 @@ class Core:
         return True
 
     def spent_s(self) -> float:
-        return float(sum(self._process.cpu_times()[:2]))
+        return time.clock_gettime(self._clock)
 
     def memory_kib(self) -> float:
         return float(self._process.memory_info().rss / 1024)
@@ -95,24 +101,38 @@ async def spent(core: Core, port: int, questions: Sequence[str], streams: int, s
     return core.spent_s() - before
 
 
-async def per_delta_us(core: Core, port: int, pace: int, streams: int = 16) -> float:
+async def per_delta_us(core: Core, port: int, pace: int, tokens: tuple[int, int], streams: int = 16) -> float:
     """What one more token costs: long streams against short ones."""
     long, short = (
-        [f"How long is {number}? [[tokens={tokens} tps={pace}]]" for number in range(streams)]
-        for tokens in (LONG, SHORT)
+        [f"How long is {number}? [[tokens={length} tps={pace}]]" for number in range(streams)] for length in tokens
     )
     more = await spent(core, port, long, streams) - await spent(core, port, short, streams)
-    return more * 1e6 / streams / (LONG - SHORT)
+    return more * 1e6 / streams / (tokens[0] - tokens[1])
 
 
-async def added(port: int, streams: int, first: int) -> Json:
-    """First answer byte over r + max(g, t), at so many streams; then what follows the verdict where a draft is ready for it."""
-    asked = await play_at(port, burst_plan(max(FEWEST, 2 * streams), first), streams)
-    return spread([one.over_ideal_ms for one in asked])
+def cycle_s(length: int) -> float:
+    """How long an answer of so many tokens takes."""
+    return (FIRST_TOKEN_MS + length * 1000 / TOKENS_PER_S) / 1000
+
+
+def plan_at(streams: int, first: int, ttft_ms: int = FIRST_TOKEN_MS) -> list[Planned]:
+    """Clean questions for so many streams."""
+    length = LENGTHS[streams]
+    return [replace(each, length=length, ttft_ms=ttft_ms) for each in burst_plan(ROUNDS[streams] * streams, first)]
 
 
 async def play_at(port: int, plan: Sequence[Planned], streams: int) -> list[Asked]:
-    return await play(Somewhere(port), plan, streams, CYCLE_S)  # type: ignore[arg-type]  # nothing else of a stage is asked
+    return await play(Somewhere(port), plan, streams, cycle_s(plan[0].length))  # type: ignore[arg-type]  # nothing else of a stage is asked
+
+
+def added_ms(asked: Sequence[Asked], upstream: Upstream) -> Json:
+    """First answer byte over r + max(g, t), with t as the model's side took it: what that is late by is not the gateway's."""
+    found = []
+    for one in asked:
+        (draft,) = upstream.drafts(one.planned.question)
+        late_ms = (draft.at_s["first_token"] - draft.at_s["request"]) * 1000 - FIRST_TOKEN_MS
+        found.append(one.over_ideal_ms - late_ms)
+    return spread(found)
 
 
 class Somewhere:
@@ -150,17 +170,18 @@ def late_tokens(asked: Sequence[Asked], upstream: Upstream) -> int:
 
 async def leave(stage: Stage, port: int, chance: random.Random) -> Json:
     """Clients that leave at a random moment: how long until the model's side saw each of their requests end, and what began later."""
-    questions = [f"Who leaves {number}?" for number in range(LEFT)]
-    left_at: dict[str, float] = {}
+    waiting, left_at, whole_s = iter(range(LEFT)), dict[str, float](), cycle_s(TOKENS)
 
-    async def one(question: str) -> None:
-        await anyio.sleep(chance.random() * CYCLE_S)
-        await ask(port, question, {}, leave_after_s=0.05 + chance.random() * (CYCLE_S - 0.15))
-        left_at[question] = time.monotonic()
+    async def client(place: int) -> None:
+        await anyio.sleep(place * whole_s / LEAVING_AT_ONCE)
+        for number in waiting:
+            question = f"Who leaves {number}?"
+            await ask(port, question, {}, leave_after_s=0.05 + chance.random() * (whole_s - 0.15))
+            left_at[question] = time.monotonic()
 
     async with anyio.create_task_group() as tasks:
-        for question in questions:
-            tasks.start_soon(one, question)
+        for place in range(LEAVING_AT_ONCE):
+            tasks.start_soon(client, place)
     await anyio.sleep(SETTLED_S)
     took, uncut, later, upstream = list[float](), 0, 0, stage.upstream()
     for question, gone_s in left_at.items():
@@ -257,7 +278,7 @@ async def measure(wanted: Sequence[str]) -> Json:
                 async with staged(folder, SCRIPT, **SETTINGS) as stage:
                     core, port = Core(stage.gateway.process.pid), port_of(stage.gateway.base_url)
                     figures["core_of_its_own"] = core.reserve((stage.messages_pid,))
-                    await play_at(port, burst_plan(32, 90_000), 16)
+                    await play_at(port, burst_plan(64, 90_000), 16)
                     if "cpu" in wanted:
                         figures |= await processor(core, port)
                     if "delays" in wanted:
@@ -271,28 +292,33 @@ async def measure(wanted: Sequence[str]) -> Json:
 
 async def processor(core: Core, port: int) -> Json:
     questions = [f"What is it, {number}?" for number in range(160)]
+    unpaced = [f"What is it now, {number}? [[grade_ms=0 ttft_ms=0 tps=1000000]]" for number in range(320)]
     return {
-        "delta_paced_us": round(await per_delta_us(core, port, TOKENS_PER_S), 1),
-        "delta_unlimited_us": round(await per_delta_us(core, port, 1_000_000), 2),
-        "thousand_s": round(await spent(core, port, questions, 16, CYCLE_S) * 1000 / len(questions), 2),
+        "delta_paced_us": round(await per_delta_us(core, port, TOKENS_PER_S, PACED), 1),
+        "delta_unlimited_us": round(await per_delta_us(core, port, 1_000_000, UNPACED), 2),
+        "thousand_s": round(await spent(core, port, questions, 16, cycle_s(TOKENS)) * 1000 / len(questions), 2),
+        "thousand_unlimited_s": round(await spent(core, port, unpaced, 16) * 1000 / len(unpaced), 2),
     }
 
 
 async def delays(stage: Stage, port: int) -> Json:
-    figures: Json = {"added_ms": {}, "verdict_to_first_byte_ms": {}}
-    for place, streams in enumerate(STREAMS):
-        figures["added_ms"][streams] = await added(port, streams, 1_000 * (place + 1))
-    ready: dict[int, list[Asked]] = {}
-    for streams in FIRST_BYTE_P99_MS:
-        plan = [replace(each, ttft_ms=100) for each in burst_plan(max(FEWEST, 2 * streams), 10_000 + 1_000 * streams)]
-        ready[streams] = await play_at(port, plan, streams)
+    """The added time, the way from a verdict to the client and to a discarded draft's connection, and that of a client's leaving."""
+    asked = {streams: await play_at(port, plan_at(streams, 1_000 * streams), streams) for streams in STREAMS}
+    short = await play_at(port, burst_plan(256, 300_000), 128)
+    ready = {
+        streams: await play_at(port, plan_at(streams, 1_000 * streams + 500, ttft_ms=100), streams)
+        for streams in FIRST_BYTE_P99_MS
+    }
     mixed = await play_at(port, mixed_plan(192, 200_000), 64)
-    figures["client_gone"] = await leave(stage, port, random.Random(3))
+    gone = await leave(stage, port, random.Random(3))
     upstream = stage.upstream()
-    for streams, asked in ready.items():
-        figures["verdict_to_first_byte_ms"][streams] = released_ms(asked, upstream)
-    figures["discards"] = discard_figures(mixed, upstream) | {"late_tokens": late_tokens(mixed, upstream)}
-    return figures
+    return {
+        "added_ms": {streams: added_ms(each, upstream) for streams, each in asked.items()},
+        "added_short_ms": added_ms(short, upstream),
+        "verdict_to_first_byte_ms": {streams: released_ms(each, upstream) for streams, each in ready.items()},
+        "discards": discard_figures(mixed, upstream) | {"late_tokens": late_tokens(mixed, upstream)},
+        "client_gone": gone,
+    }
 
 
 def lines(figures: Json) -> list[Line]:
@@ -306,11 +332,22 @@ def lines(figures: Json) -> list[Line]:
     if "thousand_s" in figures:
         row("processor, a delta, 16 streams at 80/s", figures["delta_paced_us"], "us", DELTA_US)
         row("processor, a delta, 16 streams, model unlimited", figures["delta_unlimited_us"], "us", DELTA_US)
-        row("processor, 1,000 requests of 40 tokens", figures["thousand_s"], "s", THOUSAND_S)
+        row("processor, 1,000 requests of 40 tokens, 16 streams at 80/s", figures["thousand_s"], "s", THOUSAND_S)
+        row("processor, 1,000 requests of 40 tokens, model unlimited", figures["thousand_unlimited_s"], "s", THOUSAND_S)
     for streams, found in figures.get("added_ms", {}).items():
-        row(f"added to the ideal, {streams} streams, p50", found["p50"], "ms", ADDED_P50_MS[streams])
+        row(
+            f"added to the ideal, {streams} streams of {LENGTHS[streams]} tokens, p50",
+            found["p50"],
+            "ms",
+            ADDED_P50_MS[streams],
+        )
         if streams in ADDED_P99_MS:
-            row(f"added to the ideal, {streams} streams, p99", found["p99"], "ms", ADDED_P99_MS[streams])
+            row("  p99", found["p99"], "ms", ADDED_P99_MS[streams])
+    if "added_short_ms" in figures:
+        short = figures["added_short_ms"]
+        told.append(
+            Line(f"the same, 128 streams of {TOKENS} tokens, p50 / p99", f"{short['p50']:.1f} / {short['p99']:.1f} ms")
+        )
     for streams, found in figures.get("verdict_to_first_byte_ms", {}).items():
         row(f"verdict to first byte, {streams} streams, p99", found["p99"], "ms", FIRST_BYTE_P99_MS[streams])
     if "discards" in figures:

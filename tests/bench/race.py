@@ -57,11 +57,12 @@ class Planned:
     kind: Kind = "clean"
     speculate: Literal["always", "never"] = "always"
     ttft_ms: int = FIRST_TOKEN_MS
+    length: int = TOKENS
 
     @property
     def tokens(self) -> int:
         """Differs between neighbours, so that one answer cannot pass for another."""
-        return TOKENS - 4 + self.number % 9 + (TALKS_ON if self.ttft_ms == TALKS_AT_MS else 0)
+        return self.length - 4 + self.number % 9 + (TALKS_ON if self.ttft_ms == TALKS_AT_MS else 0)
 
     @property
     def question(self) -> str:
