@@ -62,21 +62,26 @@ async def test_cancelled_while_it_is_empty_it_loses_nothing() -> None:
 
 async def test_a_batch_whose_taker_waits_may_leave_as_it_is_put_and_order_is_kept() -> None:
     """A way out that is blocked now and then, as a socket is: what it does not take is taken, and nothing overtakes."""
-    outbox, left = Outbox(3), list[Batch]()
+    outbox, left, all_left = Outbox(3), list[Batch](), anyio.Event()
     tried = 0
+
+    def leave(one: Batch) -> None:
+        left.append(one)
+        if len(left) == 60:
+            all_left.set()
 
     def pass_on(offered: Batch) -> bool:
         nonlocal tried
         tried += 1
         if tried % 3 == 0:
             return False
-        left.append(offered)
+        leave(offered)
         return True
 
     async def take() -> None:
         outbox.open(pass_on)
-        while len(left) < 60:
-            left.append(await outbox.take())
+        while True:
+            leave(await outbox.take())
 
     with anyio.fail_after(SOON_S):
         async with anyio.create_task_group() as tasks:
@@ -85,8 +90,7 @@ async def test_a_batch_whose_taker_waits_may_leave_as_it_is_put_and_order_is_kep
                 if number % 4 == 0:
                     await anyio.sleep(0.001)
                 await outbox.put(batch(number))
-            while len(left) < 60:
-                await anyio.sleep(0.001)
+            await all_left.wait()
             tasks.cancel_scope.cancel()
     assert left == [batch(number) for number in range(60)]
     assert tried > 20
