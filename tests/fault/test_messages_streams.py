@@ -30,9 +30,9 @@ def anyio_backend() -> str:
 
 
 @asynccontextmanager
-async def claude(*, read_s: float = 5, max_retries: int = 0) -> AsyncIterator[tuple[AnthropicGenerator, MessagesApi]]:
+async def claude(*, read_s: float = 5) -> AsyncIterator[tuple[AnthropicGenerator, MessagesApi]]:
     async with messages_api(QUICK) as api:
-        client = open_client("a-key", api.base_url, connect_s=5, read_s=read_s, max_retries=max_retries)
+        client = open_client("a-key", api.base_url, connect_s=5, read_s=read_s)
         try:
             yield AnthropicGenerator(client, "claude-scripted"), api
         finally:
@@ -65,7 +65,7 @@ async def test_a_connection_that_breaks_after_the_stop_reason_takes_nothing_away
 @pytest.mark.parametrize("after", [0, 10])
 async def test_an_overload_inside_a_stream_of_status_200_is_an_overload(after: int) -> None:
     pieces: list[Piece] = []
-    async with claude(max_retries=1) as (generator, api):
+    async with claude() as (generator, api):
         with pytest.raises(GeneratorOverloaded, match="overloaded_error") as raised:
             await read_into(pieces, generator, prompt(f"q [[fault=overloaded@{after}]]"))
         assert len(api.log) == 1
@@ -74,7 +74,7 @@ async def test_an_overload_inside_a_stream_of_status_200_is_an_overload(after: i
 
 
 async def test_a_refusal_without_a_word_is_a_refusal_and_is_asked_once() -> None:
-    async with claude(max_retries=1) as (generator, api):
+    async with claude() as (generator, api):
         pieces = await read(await generator.draft(prompt("q [[fault=refusal]]")))
         assert len(api.log) == 1
     assert isinstance(last := pieces[-1], Stopped)

@@ -1,0 +1,110 @@
+"""The connections to the Messages API: what aiohttp does for every chunk of a body is left out, and nothing that anyone needs with it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from gateway.providers.claude.client import open_client, post_message
+from gateway.providers.claude.connections import Reading
+
+pytestmark = pytest.mark.anyio
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+CHUNK = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
+CHUNKS = 64  # 4 MiB: more than aiohttp, and the sockets, hold unread
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def service(answer: Callable[[bytes], bytes]) -> AsyncIterator[str]:
+    """A server that answers the head of a request; its address."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+                await reader.readexactly(int(length.partition(b":")[2]))
+                writer.write(answer(head))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        with anyio.fail_after(20):
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        with anyio.fail_after(5):
+            await server.wait_closed()
+
+
+async def test_a_body_that_is_read_more_slowly_than_it_comes_is_paused_and_comes_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[Reading] = []
+    pause = Reading.pause_reading
+
+    def noted(self: Reading) -> None:
+        pauses.append(self)
+        pause(self)
+
+    monkeypatch.setattr(Reading, "pause_reading", noted)
+    body = OK + b"transfer-encoding: chunked\r\n\r\n" + CHUNK * CHUNKS + b"0\r\n\r\n"
+    async with service(lambda _: body) as url:
+        client = open_client("key", url, connect_s=2, read_s=5)
+        try:
+            response = await post_message(client, {}, stream=True)
+            chunks = response.aiter_bytes()
+            size = len(await anext(chunks))
+            while not pauses:  # noqa: ASYNC110  what came meanwhile fills what may wait
+                await anyio.sleep(0.001)
+            async for chunk in chunks:
+                size += len(chunk)
+        finally:
+            await client.close()
+    assert size == 65_536 * CHUNKS
+
+
+def test_a_reading_that_was_not_paused_is_not_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[bytes] = []
+    monkeypatch.setattr(Reading, "data_received", lambda _, data: looked.append(data))
+    loop = asyncio.new_event_loop()
+    try:
+        reading = Reading(loop)
+        reading.resume_reading()
+        assert looked == []
+        reading._reading_paused = True
+        reading.resume_reading()
+        assert looked == [b""]  # what was kept back by the parser is parsed now
+    finally:
+        loop.close()
+
+
+async def test_a_request_that_is_sent_elsewhere_is_followed_as_the_sdk_follows_it() -> None:
+    heads: list[bytes] = []
+
+    def answer(head: bytes) -> bytes:
+        heads.append(head.partition(b"\r\n")[0])
+        if b"/elsewhere" in heads[-1]:
+            return OK + b"content-length: 2\r\n\r\n{}"
+        return b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n"
+
+    async with service(answer) as url:
+        client = open_client("key", url, connect_s=2, read_s=5)
+        try:
+            response = await post_message(client, {"model": "one"}, stream=False)
+        finally:
+            await client.close()
+    assert response.json() == {}
+    assert heads[-1] == b"POST /elsewhere HTTP/1.1"
+    assert heads.count(heads[-1]) == 1
