@@ -20,6 +20,7 @@ from gateway.request import AnswerRequest
 from gateway.sse import Frames, stream
 from gateway.traced import traced
 from gateway.whole import Whole
+from retrieval.traceless import traceless
 from streaming.answer import answer
 from streaming.ask import Ask
 from streaming.attempt import Emit
@@ -54,7 +55,7 @@ class Answering:
         """
         outbox = Outbox(BATCHES)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.run, outbox.put, name=f"answer {self.ask.answer_id}")
+            tasks.start_soon(traceless, self.run, outbox.put, name=f"answer {self.ask.answer_id}")
             is_told = await stream(
                 Frames(wire, outbox),
                 exchange.scope,
@@ -70,7 +71,7 @@ class Answering:
         """Sends the answer, once it is complete, as the one JSON `body` of it. Otherwise as `stream`."""
         whole = Whole()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.run, whole.take, name=f"answer {self.ask.answer_id}")
+            tasks.start_soon(traceless, self.run, whole.take, name=f"answer {self.ask.answer_id}")
             if await while_connected(exchange.receive, whole.wait()):
                 if whole.told.has_answer:
                     self.trace.first_answer_byte()

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import anyio
 from starlette.types import Message, Receive, Scope, Send
 
+from retrieval.traceless import traceless
+
 
 @dataclass(slots=True)
 class Exchange:
@@ -27,7 +29,7 @@ async def while_connected(receive: Receive, work: Awaitable[object]) -> bool:
     fault: Exception | None = None
     is_finished = False
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(cancel_when_gone, receive, tasks.cancel_scope)
+        tasks.start_soon(traceless, cancel_when_gone, receive, tasks.cancel_scope)
         try:
             await work
             is_finished = True

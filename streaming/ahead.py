@@ -11,6 +11,7 @@ from retrieval.evidence import Cleaned
 from retrieval.passage import Passage
 from retrieval.ports import Query
 from retrieval.searcher import Search, Searcher
+from retrieval.traceless import traceless
 
 
 @dataclass(slots=True)
@@ -40,7 +41,7 @@ class Ahead:
             spent += source.external
             running = self._running[place] = _Running()
             search = Search("ahead", (self._first,), self._first.k, place)
-            self._tasks.start_soon(self._run, search, running, name=f"ahead {source.name}")
+            self._tasks.start_soon(traceless, self._run, search, running, name=f"ahead {source.name}")
         return spent
 
     def covers(self, search: Search) -> bool:

@@ -16,6 +16,7 @@ from grading.ports import Grader, Verifier
 from retrieval.disagreement import Disagreement
 from retrieval.faults import GatewayFault
 from retrieval.passage import Passage
+from retrieval.traceless import traceless
 from streaming.budget import Conflicts, Limits, Verify, input_tokens_of
 from streaming.drafting import TOKEN_LIMIT_BYTES, Drafting, unnamed
 from streaming.events import Citation, Claim, Event, Sources, Status, Token
@@ -179,7 +180,7 @@ class Race:
             await self._emit((Status(contest.attempt, "grading"),))
             # The draft's request leaves first: what else begins here takes 1 ms of this one loop, and the draft is the longer way.
             await checkpoint()
-            self._tasks.start_soon(self._judge, name=f"grade {contest.attempt}")
+            self._tasks.start_soon(traceless, self._judge, name=f"grade {contest.attempt}")
             while True:
                 signal = await self._signals.take()
                 if isinstance(signal, DraftFailed):
@@ -356,6 +357,7 @@ class Race:
             elif fault is not None:
                 log.warning("no verdict in attempt %d: %s", contest.attempt, fault)
                 self._signals.put(GradeFailed(fault))
+                fault = None  # or it and this frame, in its traceback, would keep each other
 
     def _tell_verdict(self) -> None:
         """Tells the verdict, once. What is told goes into spans and figures: 0.5 ms for which the end of a draft does not wait."""

@@ -8,6 +8,7 @@ from anyio import CancelScope
 from anyio.abc import TaskGroup
 
 from retrieval.faults import GatewayFault
+from retrieval.traceless import traceless
 from streaming.facts import DraftClosed, DraftStarted
 from streaming.gate import Drafted, DraftFailed, Signal, text_bytes, weight
 from streaming.ledger import Entry
@@ -58,7 +59,7 @@ class Drafting:
 
     def start(self, tasks: TaskGroup, delay_s: float = 0.0, not_before_s: float = 0.0) -> None:
         """Begins in `tasks`, after `delay_s` seconds or when released, whichever is first; `not_before_s` seconds from now in any case."""
-        tasks.start_soon(self._run, delay_s, not_before_s, name=f"draft {self._attempt}.{self.number}")
+        tasks.start_soon(traceless, self._run, delay_s, not_before_s, name=f"draft {self._attempt}.{self.number}")
 
     def hurry(self) -> None:
         """The verdict is in and good: a draft that still waits for its moment starts now."""

@@ -10,6 +10,7 @@ from anyio.abc import TaskGroup
 from grading.grade import Grade
 from retrieval.evidence import Cleaned
 from retrieval.searcher import Search, Searcher
+from retrieval.traceless import traceless
 from streaming.attempt import Emit, Race
 from streaming.events import Event, Status
 from streaming.facts import AttemptEnded, DraftClosed, DraftStarted, Fact, Judged, RaceFact
@@ -53,7 +54,7 @@ class Foresight:
 
     def start(self, tasks: TaskGroup, searcher: Searcher, question: str) -> None:
         """Begins, in `tasks`."""
-        tasks.start_soon(self._run, searcher, question, name="foresight")
+        tasks.start_soon(traceless, self._run, searcher, question, name="foresight")
 
     @property
     def grade(self) -> Grade | None:
@@ -139,7 +140,7 @@ async def first_to_do(one: Foresight, other: Foresight) -> Foresight:
             waiting.cancel_scope.cancel()
 
     async with anyio.create_task_group() as waiting:
-        waiting.start_soon(wait_for_other)
+        waiting.start_soon(traceless, wait_for_other)
         await one.settled.wait()
         waiting.cancel_scope.cancel()
     return one if one.will_do else other

@@ -10,6 +10,7 @@ from anyio.abc import TaskGroup
 
 from grading.ports import Claim, Verifier
 from retrieval.passage import Passage
+from retrieval.traceless import traceless
 from streaming import events
 from streaming.ports import Cited, Piece, Text
 from streaming.sentences import Sentence, Sentences
@@ -101,7 +102,7 @@ class Proof:
             number, sentence = self._unchecked.popleft()
             scope = CancelScope()
             self._running.add(scope)
-            self._tasks.start_soon(self._check, number, sentence, scope, name=f"check {number}")
+            self._tasks.start_soon(traceless, self._check, number, sentence, scope, name=f"check {number}")
 
     async def _check(self, number: int, sentence: Sentence, scope: CancelScope) -> None:
         if scope.cancel_called:
