@@ -9,6 +9,7 @@ from gateway.providers.claude.faults import unavailable
 from gateway.providers.claude.request import texts
 from grading.grade import Grade
 from retrieval.faults import GatewayFault
+from streaming.faults import GeneratorFault
 from streaming.ports import Usage
 
 if TYPE_CHECKING:
@@ -71,20 +72,23 @@ class StructuredModel:
             "output_config": {"format": {"type": "json_schema", "schema": schema}},
         }
         try:
-            response = await post_message(self._client, body, stream=False)
-        except CLIENT_ERRORS as error:
-            outage = our_fault(error, self.name)
-            outage.__cause__ = error
-            raise fault(f"no answer: {outage}") from outage
-        try:
-            message_said = response.json()
-            return Said(text_of(message_said), usage_of(message_said))
+            return await self._answer(body)
         except Unfinished as stopped:
             raise fault(f"no answer: {stopped}") from None
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-            outage = unavailable("answered in a form that is not its own")
-            outage.__cause__ = error
+        except GeneratorFault as outage:
             raise fault(f"no answer: {outage}") from outage
+
+    async def _answer(self, body: dict[str, Any]) -> Said:
+        """What is said to `body`. Raises Unfinished, or the GeneratorFault that says how the request failed."""
+        try:
+            response = await post_message(self._client, body, stream=False)
+        except CLIENT_ERRORS as error:
+            raise our_fault(error, self.name) from error
+        try:
+            message = response.json()
+            return Said(text_of(message), usage_of(message))
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+            raise unavailable("answered in a form that is not its own") from error
 
 
 class Unfinished(Exception):
