@@ -16,6 +16,7 @@ from sse_starlette.sse import SendTimeoutError
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.outbox import Batch, Outbox
+from retrieval.traceless import traceless
 from streaming.events import Done, Token
 from streaming.wire.format import Wire
 
@@ -140,7 +141,8 @@ def ends(batch: Batch) -> bool:
 class Stream(EventSourceResponse):
     """sse-starlette's response with one watch on all its sends: a time-out round each costs a fifth of what a token costs here.
 
-    It takes the place of sse-starlette's process-wide exit watcher: this server drains by its own rules (serve.py).
+    It takes the place of sse-starlette's process-wide exit watcher: this server drains by its own rules (serve.py). The tasks of the
+    response are traceless: two of them are cancelled at the end of every stream.
     """
 
     def __init__(
@@ -152,6 +154,18 @@ class Stream(EventSourceResponse):
         self._sending_since_s: float | None = None
 
     async def _stream_response(self, send: Send) -> None:
+        await traceless(self._send_all, send)
+
+    async def _ping(self, send: Send) -> None:
+        await traceless(super()._ping, send)
+
+    async def _listen_for_disconnect(self, receive: Receive) -> None:
+        await traceless(super()._listen_for_disconnect, receive)
+
+    async def _listen_for_exit_signal_with_grace(self) -> None:
+        await traceless(self._watch)
+
+    async def _send_all(self, send: Send) -> None:
         """Sends the headers and each chunk as it comes; a chunk is bytes already, and the iterator has nothing to clean up."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         self._chunks.open(self._now)
@@ -186,7 +200,7 @@ class Stream(EventSourceResponse):
         await send(message)
         self._sending_since_s = None
 
-    async def _listen_for_exit_signal_with_grace(self) -> None:
+    async def _watch(self) -> None:
         """Ends the response with SendTimeoutError when a send takes longer than its limit. Runs beside it, in its task group."""
         assert self.send_timeout is not None
         while True:
