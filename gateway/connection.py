@@ -48,12 +48,14 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._reading = Reading.NOTHING
         self._framing_bytes = 0  # of this request, what is not its body
+        self._extensions: dict[str, Any] = {}
         self._is_deaf = self._is_lost = False
         self._head_limit = self.loop.call_later(HEAD_LIMIT_S, self._head_is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
         self._head_limit.cancel()
+        self._extensions.clear()  # it knows its request, which knows it by them: a collector would have to tell them apart
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -77,8 +79,7 @@ class Connection(HttpToolsProtocol):
             return
         super().on_message_begin()
         self._reading, self._framing_bytes = Reading.HEAD, 0
-        extensions: dict[str, Any] = {LINE: self}
-        self.scope["extensions"] = extensions
+        self.scope["extensions"] = self._extensions = {LINE: self}
 
     def on_url(self, url: bytes) -> None:
         if not self._is_deaf:
