@@ -259,14 +259,14 @@ def _speculated(fact: SpeculationDecided | None) -> dict[str, object]:
 
 
 def _drafted(drafts: list[DraftClosed]) -> dict[str, object]:
-    released = sum(each.output_tokens for each in drafts if each.is_sent or each.outcome == "released")
+    discarded = sum(each.discarded_tokens for each in drafts)
     spoke = [each.first_text_s for each in drafts if each.first_text_s is not None]
     return {
         "drafts": len(drafts),
         "first_token_s": spoke[-1] if spoke else None,
         "close_s": max((each.close_s for each in drafts if each.outcome != "released"), default=None),
         "input_tokens": sum(each.input_tokens for each in drafts),
-        "released_tokens": released,
-        "discarded_tokens": sum(each.output_tokens for each in drafts) - released,
+        "released_tokens": sum(each.output_tokens for each in drafts) - discarded,
+        "discarded_tokens": discarded,
         "exact": all(each.exact for each in drafts),
     }

@@ -262,6 +262,10 @@ class Race:
             self._drafting.hurry()
         if self._proof is None:
             await self._show_sources()
+        else:
+            if self._drafting is not None:
+                self._drafting.check()
+            await self._emit((Status(contest.attempt, "verifying"),))
 
     async def _mark(self, checked: Checked) -> Ending | None:
         assert self._proof is not None
@@ -279,7 +283,7 @@ class Race:
             await self._show_sources()  # until a sentence holds, there is nothing that they are sources of
         self.released.extend(pieces)
         if self._drafting is not None:
-            self._drafting.release()
+            self._drafting.release(pieces)
         await self._emit(said(pieces))
         if self._drafting is not None:
             self._drafting.room.give(weight(pieces))
@@ -321,6 +325,8 @@ class Race:
             self._ledger.open(input_tokens_of(contest.passages), max_tokens, is_fallback=stands_in is not None),
             self._racers.observer,
         )
+        if self._proof is not None:
+            self._drafting.check()
         self._drafting.start(self._tasks, delay_s, self._not_before_s)
         self._not_before_s = 0.0
         return True

@@ -65,11 +65,17 @@ class Drafting:
         """The verdict is in and good: a draft that still waits for its moment starts now."""
         self._go.set()
 
-    def release(self) -> None:
-        """What this draft brings is sent from now on."""
+    def check(self) -> None:
+        """From now on sentences are checked before they are sent: what becomes of the draft is known with the last one."""
+        self.entry.sent = 0
+
+    def release(self, pieces: tuple[Piece, ...]) -> None:
+        """`pieces` of this draft are sent; where nothing is checked first, so is whatever else it brings."""
         self.hurry()
         self.entry.released = True
-        if self._over_at is not None:
+        if self.entry.sent is not None:
+            self.entry.sent += sum(len(piece.text) for piece in pieces if isinstance(piece, Text))
+        elif self._over_at is not None:
             self._decide("released")
 
     def close(self, outcome: str) -> None:
@@ -104,7 +110,7 @@ class Drafting:
             raise
         finally:
             self._over_at, self.entry.closed = anyio.current_time(), True
-            if self.entry.released:
+            if self.entry.released and self.entry.sent is None:
                 self._decide("released")
             self._tell()
 
@@ -188,13 +194,14 @@ class Drafting:
                 outcome=self._outcome,
                 input_tokens=entry.input_tokens,
                 output_tokens=entry.tokens,
-                exact=entry.exact,
+                exact=entry.exact and not entry.is_parted,
                 close_s=max(0.0, self._over_at - self._decided_at),
                 closed_ago_s=anyio.current_time() - self._over_at,
                 first_text_s=self._first_text_s,
                 text_s=None if self._first_text_s is None else self._last_text_s - self._first_text_s,
                 is_sent=entry.released,
                 stands_in=self._stands_in,
+                withheld_tokens=entry.tokens - entry.released_tokens if entry.is_parted else 0,
             )
         )
 

@@ -111,7 +111,8 @@ class DraftClosed:
     Tokens are exact when the service counted them, else estimated from the text. `close_s` is from the decision to
     close until closed (0 for a draft that was over before its verdict); it was over `closed_ago_s` before this is told.
     `first_text_s` is from the request to the first answer text out of the model, `text_s` from there to its last (None: there was none).
-    `is_sent` says that something of it was sent, also when a fault, the deadline or the client's leaving ended it later.
+    `is_sent` says that something of it was sent, also when a fault, the deadline or the client's leaving ended it later;
+    `withheld_tokens` are then those that were not, because a sentence was not supported or not yet checked.
     `stands_in` names the model that drafted in place of the generator.
     """
 
@@ -127,6 +128,12 @@ class DraftClosed:
     text_s: float | None = None
     is_sent: bool = False
     stands_in: str | None = None
+    withheld_tokens: int = 0
+
+    @property
+    def discarded_tokens(self) -> int:
+        """Output tokens that nobody was sent."""
+        return self.withheld_tokens if self.is_sent or self.outcome == "released" else self.output_tokens
 
 
 @dataclass(frozen=True, slots=True)

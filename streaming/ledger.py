@@ -11,6 +11,7 @@ class Entry:
 
     `asked` are the tokens that its request is thought to hold, `allowed` those that it may bring; `cut` says that it was told to close.
     `cached_tokens` of what it read the service had kept from before.
+    `sent` are the characters that were sent of a draft whose sentences are checked first; None: whatever came of it was.
     `is_fallback`: the model that stands in for another one drafted it.
     """
 
@@ -25,6 +26,7 @@ class Entry:
     allowed: int = 0
     cut: bool = False
     is_fallback: bool = False
+    sent: int | None = None
 
     def count(self, input_tokens: int, output_tokens: int, cached_tokens: int) -> None:
         """What the service has counted by now."""
@@ -36,6 +38,18 @@ class Entry:
         return (
             self.output_tokens if self.exact else max(self.output_tokens, -(-self.characters // CHARACTERS_PER_TOKEN))
         )
+
+    @property
+    def released_tokens(self) -> int:
+        """Output tokens that were sent; of a draft that was sent in part its share by characters, rounded up."""
+        if not self.released:
+            return 0
+        return -(-self.tokens * (self.sent or 0) // self.characters) if self.is_parted else self.tokens
+
+    @property
+    def is_parted(self) -> bool:
+        """Whether a part of it was sent and the rest was not: how many tokens each has is then an estimate."""
+        return self.released and self.sent is not None and self.sent < self.characters
 
     @property
     def _is_running(self) -> bool:
@@ -87,14 +101,13 @@ class Ledger:
         Where the model that stands in was asked, `fallback_tokens` are those of its drafts, released or not.
         """
         stood_in = [e for e in self.entries if e.is_fallback]
-        released = [e for e in self.entries if e.released]
-        discarded = [e for e in self.entries if not e.released]
+        released_tokens = sum(e.released_tokens for e in self.entries)
         return {
             "input_tokens": self.input_tokens,
-            "released_tokens": sum(e.tokens for e in released),
-            "discarded_tokens": sum(e.tokens for e in discarded),
+            "released_tokens": released_tokens,
+            "discarded_tokens": self.output_tokens - released_tokens,
             "still_billing_tokens": sum(e.tokens for e in self.entries if not e.closed and not e.exact),
-            "exact": all(e.exact for e in self.entries),
+            "exact": all(e.exact and not e.is_parted for e in self.entries),
             **({"cached_tokens": self.cached_tokens} if self.cached_tokens else {}),
             **({"fallback_tokens": sum(e.tokens for e in stood_in)} if stood_in else {}),
         }

@@ -156,10 +156,9 @@ class Adaptive:
         """Enters what was discarded. What is left of the share stays set aside while another draft may use it."""
         share = self._share(closed.attempt)
         share.open -= 1
-        discarded = 0 if closed.is_sent or closed.outcome == "released" else closed.output_tokens
-        of_it = min(discarded, share.reserved)
+        of_it = min(closed.discarded_tokens, share.reserved)
         share.reserved -= of_it
-        self._waste.settle(of_it, discarded)
+        self._waste.settle(of_it, closed.discarded_tokens)
         if not share.open and (share.is_over or closed.outcome != "failed"):
             self._give_back(share)
 

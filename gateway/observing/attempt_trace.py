@@ -48,10 +48,8 @@ class DraftTrace:
 
     def end(self, attempt_outcome: str, is_last: bool) -> int:
         """Ends the span; returns how many tokens were thrown away."""
-        told, tokens = (self.closed.outcome, self.closed.output_tokens) if self.closed else ("", 0)
+        told, discarded = (self.closed.outcome, self.closed.discarded_tokens) if self.closed else ("", 0)
         outcome = draft_outcome(told, attempt_outcome, is_last)
-        is_sent = outcome == Outcome.RELEASED or (self.closed is not None and self.closed.is_sent)
-        discarded = 0 if is_sent else tokens
         self.span.set({names.DISCARDED_TOKENS: discarded})
         if outcome == Outcome.FAILED:
             self.span.fail("generator_failed")

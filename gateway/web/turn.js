@@ -110,6 +110,7 @@ export function wordsOf(step) {
     case "write":
       return step.state === "now" ? "Writing the answer" : "Wrote the answer";
     case "verify":
+      if (step.state === "bad" && step.verdict) return "A sentence was not supported by its sources";
       return step.state === "now" ? "Checking each sentence against its sources" : "Checked each sentence against its sources";
     default:
       return "";
@@ -132,7 +133,7 @@ export function headline(turn) {
   const now = turn.steps.at(-1);
   if (!now) return "Sending";
   const before = turn.steps.findLast((step) => step.state === "bad");
-  if (now.what === "search" && before) return `${foundWords(before)}. Searching again`;
+  if (now.what === "search" && before) return `${wordsOf(before)}. Searching again`;
   return wordsOf(now);
 }
 

@@ -10,7 +10,8 @@ from grading.grade import Grade, Verdict
 from grading.ports import Claim as ClaimOfSentence
 from streaming.budget import Limits, Verify
 from streaming.events import Citation, Claim, Done, Refusal, Retry, Sources, Status, Token, Verification
-from streaming.ports import Cited, Piece, Stopped, StopReason, Text
+from streaming.facts import DraftClosed
+from streaming.ports import Cited, Piece, Stopped, StopReason, Text, Usage
 from tests.support.fakes import DraftScript, FakeGenerator, FakeGrader, FakeRetriever, FakeVerifier, passages
 from tests.support.loop import Loop, play
 
@@ -173,10 +174,11 @@ def test_a_refusal_after_an_unsupported_sentence_does_not_tell_it_as_what_was_se
 def test_an_unsupported_first_sentence_without_a_retry_left_is_refused_as_ungrounded(backend: str) -> None:
     loop = checked(Verify.GATE, at_once(LIE + ROSES), FakeVerifier(lie=LIE.strip()), max_retries=0)
     play(backend, loop)
-    assert loop.names == ["Started", "Status", "Status", "Refusal", "Done"]
+    assert loop.names == ["Started", "Status", "Status", "Status", "Refusal", "Done"]
+    assert [s.stage for s in loop.of(Status)] == ["retrieving", "grading", "verifying"]
     assert [r.reason for r in loop.of(Refusal)] == ["ungrounded"]
     assert [(d.path, d.finish_reason) for d in loop.of(Done)] == [("refused", "refusal")]
-    assert loop.of(Done)[0].usage["released_tokens"] == 0
+    assert_tokens(loop, released=0, discarded=11)
     assert [g.reason for g in loop.gaps.gaps] == ["ungrounded"]
 
 
@@ -191,6 +193,31 @@ def test_an_unsupported_sentence_after_something_was_sent_ends_the_answer_there(
     assert (loop.of(Retry), loop.calls("search"), loop.calls("draft")) == ([], 1, 1)
     assert (loop.times(Refusal), loop.took_s) == ([2.0], 2.0)  # the draft that went on is closed
     assert loop.names[-3:] == ["Token", "Refusal", "Done"]
+    assert_tokens(loop, released=11, discarded=11)  # 43 of 87 characters
+
+
+def test_what_was_withheld_is_discarded_also_of_a_draft_that_was_over_before_its_checks(backend: str) -> None:
+    usage = Usage(10, 30)
+    counted = drafts((0.0, (Text(ROSES + LIE),)), (0.0, (Stopped(StopReason.END, usage),)))
+    loop = play(backend, checked(Verify.GATE, counted, FakeVerifier(lie=LIE.strip(), delay_s=1.0)))
+    assert loop.text == ROSES
+    assert_tokens(loop, released=14, discarded=16)  # 20 of 44 characters
+    assert loop.of(Done)[0].usage["exact"] is False
+
+
+def test_an_answer_that_passes_every_check_is_released_to_its_last_counted_token(backend: str) -> None:
+    counted = drafts((0.0, (Text(ROSES + FERNS),)), (0.0, (Stopped(StopReason.END, Usage(10, 30)),)))
+    loop = play(backend, checked(Verify.GATE, counted, FakeVerifier(delay_s=1.0)))
+    assert_tokens(loop, released=30, discarded=0)
+    assert loop.of(Done)[0].usage["exact"] is True
+
+
+def assert_tokens(loop: Loop, *, released: int, discarded: int) -> None:
+    """The ledger of `done` and what observers are told of the draft agree."""
+    usage, (closed,) = loop.of(Done)[0].usage, loop.facts.of(DraftClosed)
+    assert (usage["released_tokens"], usage["discarded_tokens"]) == (released, discarded)
+    assert (closed.output_tokens - closed.discarded_tokens, closed.discarded_tokens) == (released, discarded)
+    assert closed.exact is usage["exact"]
 
 
 @pytest.mark.parametrize(
@@ -205,6 +232,7 @@ def test_a_verifier_that_fails_or_stalls_lets_nothing_through(
     assert (loop.text, loop.of(Sources), loop.of(Verification)) == ("", [], [])
     assert [r.reason for r in loop.of(Refusal)] == ["ungrounded"]
     assert (loop.times(Refusal), loop.took_s) == ([after_s], after_s)
+    assert [at for at, event in loop.events if event == Status(1, "verifying")] == [1.0]  # what the wait is for
     assert "secret" not in repr(loop.events)
 
 
