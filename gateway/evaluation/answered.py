@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from gateway.evaluation.cases import LabelsUnreadable, origin_of, passages_of, rows
+from gateway.evaluation.cases import origin_of, passages_of
+from gateway.evaluation.rows import LabelsUnreadable, Row, rows
 from grading.support import Span, claims
 from retrieval.passage import Passage
 
@@ -48,29 +48,39 @@ def read_answers(paths: Iterable[Path]) -> list[Answered]:
 
 def _answers(path: Path) -> Iterator[Answered]:
     origin = origin_of(path)
-    for place, row in rows(path, GROUNDING_FILE):
-        try:
-            answer = str(row["answer"])
-            spans = row.get("unsupported_spans")
-            yield Answered(
-                id=str(row.get("id", place)),
-                origin=origin,
-                group=str(row.get("question_id") or row.get("question") or answer),
-                question=str(row.get("question") or ""),
-                passages=passages_of(row),
-                answer=answer,
-                supported=bool(row["supported"]),
-                spans=None if spans is None else tuple(_span(each) for each in spans),
-                parts=tuple(claims(answer)),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise LabelsUnreadable(f"{place}: not a judged answer ({error.__class__.__name__}: {error})") from error
+    for row in rows(path, GROUNDING_FILE):
+        answer = row.text("answer")
+        yield Answered(
+            id=row.text_or("id", row.place),
+            origin=origin,
+            group=row.text_or("question_id", "") or row.text_or("question", answer),
+            question=row.text_or("question", ""),
+            passages=passages_of(row),
+            answer=answer,
+            supported=row.truth("supported"),
+            spans=_spans(row),
+            parts=tuple(claims(answer)),
+        )
 
 
-def _span(value: Any) -> Span:
-    return (
-        Span(int(value["start"]), int(value["end"])) if isinstance(value, dict) else Span(int(value[0]), int(value[1]))
-    )
+def _spans(row: Row) -> tuple[Span, ...] | None:
+    """The unsupported parts as characters of the answer; None where the source marks none."""
+    name = "unsupported_spans"
+    match row.values.get(name):
+        case None:
+            return None
+        case list(found):
+            return tuple(_span(row, f"{name}[{n}]", each) for n, each in enumerate(found))
+        case other:
+            raise row.wrong(name, other, "a list or null")
+
+
+def _span(row: Row, name: str, value: object) -> Span:
+    match value:
+        case {"start": int(start), "end": int(end)} | [int(start), int(end)]:
+            return Span(start, end)
+        case _:
+            raise row.wrong(name, value, "an object of start and end, or a pair of them")
 
 
 def _overlap(a: Span, b: Span) -> bool:

@@ -1,23 +1,15 @@
 """Labelled cases from JSON Lines files in the schema of the evaluation data: sufficiency.jsonl, or anyone's file with the same fields."""
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from gateway.evaluation.rows import LabelsUnreadable, Row, rows
 from grading.grade import Verdict
 from grading.standalone import standalone
-from retrieval.faults import GatewayFault
 from retrieval.passage import Passage
 
 SUFFICIENCY_FILE = "sufficiency.jsonl"
-
-
-class LabelsUnreadable(GatewayFault):
-    """Raised when a file of labelled cases is not what it should be; the message names the file, the line and what is wrong."""
-
-    type = "labels_unreadable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +44,6 @@ def read_cases(paths: Iterable[Path]) -> list[Case]:
     return grouped(cases)
 
 
-def rows(path: Path, file_name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(`file:line`, object) for each line that is not blank. Raises LabelsUnreadable."""
-    file = path / file_name if path.is_dir() else path
-    try:
-        lines = file.read_text(encoding="utf-8").split("\n")  # splitlines would break a string at U+2028
-    except (OSError, UnicodeDecodeError) as error:
-        raise LabelsUnreadable(f"{file}: cannot be read ({error.__class__.__name__})") from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise LabelsUnreadable(f"{file}:{number}: not JSON ({error.msg})") from error
-        if not isinstance(value, dict):
-            raise LabelsUnreadable(f"{file}:{number}: not an object")
-        yield f"{file}:{number}", value
-
-
 def origin_of(path: Path) -> str:
     """What a file is called in tables: its folder's name for a file of the usual name, else its own."""
     if path.is_dir():
@@ -78,19 +51,22 @@ def origin_of(path: Path) -> str:
     return path.resolve().parent.name if path.name in {SUFFICIENCY_FILE, "grounding.jsonl"} else path.stem
 
 
-def asked(row: dict[str, Any]) -> str:
-    """The question as it stands alone: as published with the case, else made from the history here."""
-    given = row.get("standalone_question")
-    if given:
-        return str(given)
-    history = [Turn(str(turn["role"]), str(turn["content"])) for turn in row.get("history") or ()]
-    return standalone(str(row["question"]), history)
+def asked(row: Row) -> str:
+    """The question as it stands alone: as published with the case, else made from the history here. Raises LabelsUnreadable."""
+    return row.text_or("standalone_question", "") or standalone(row.text("question"), turns_of(row))
 
 
-def passages_of(row: dict[str, Any]) -> tuple[Passage, ...]:
+def turns_of(row: Row) -> tuple[Turn, ...]:
+    """The turns before the question. Raises LabelsUnreadable."""
+    return tuple(Turn(turn.text("role"), turn.text("content")) for turn in row.rows("history"))
+
+
+def passages_of(row: Row) -> tuple[Passage, ...]:
+    """The set of a case, which may be empty. Raises LabelsUnreadable, also where the field is missing."""
+    row.needed("passages")
     return tuple(
-        Passage(str(each["id"]), str(each["id"]), str(each.get("title") or ""), str(each["text"]))
-        for each in row["passages"]
+        Passage(each.text("id"), each.text("id"), each.text_or("title", ""), each.text("text"))
+        for each in row.rows("passages")
     )
 
 
@@ -114,15 +90,12 @@ def grouped(cases: list[Case]) -> list[Case]:
 
 def _cases(path: Path) -> Iterator[Case]:
     origin = origin_of(path)
-    for place, row in rows(path, SUFFICIENCY_FILE):
-        try:
-            yield Case(
-                id=str(row.get("id", place)),
-                origin=origin,
-                group=str(row.get("question_id") or row["question"]),
-                question=asked(row),
-                passages=passages_of(row),
-                verdict=Verdict(row["verdict"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise LabelsUnreadable(f"{place}: not a labelled case ({error.__class__.__name__}: {error})") from error
+    for row in rows(path, SUFFICIENCY_FILE):
+        yield Case(
+            id=row.text_or("id", row.place),
+            origin=origin,
+            group=row.text_or("question_id", "") or row.text("question"),
+            question=asked(row),
+            passages=passages_of(row),
+            verdict=row.one_of("verdict", Verdict),
+        )

@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from gateway.evaluation.cases import LabelsUnreadable, Turn, rows
+from gateway.evaluation.cases import Turn, turns_of
+from gateway.evaluation.rows import LabelsUnreadable, Row, rows
 from grading.standalone import standalone
 from retrieval.passage import Scalar
 
@@ -73,14 +73,14 @@ def read_set(folder: Path) -> QuestionSet:
 
 def read_questions(path: Path) -> tuple[Asked, ...]:
     """The questions of a file, or of the questions.jsonl in a folder. Raises LabelsUnreadable."""
-    return tuple(_read(_asked, place, row) for place, row in rows(path, QUESTIONS_FILE))
+    return tuple(map(_asked, rows(path, QUESTIONS_FILE)))
 
 
 def read_folder(folder: Path) -> QuestionSet:
     """The set in `folder`. Raises LabelsUnreadable, also when a question's evidence is not in the corpus."""
     if not folder.is_dir():
         raise LabelsUnreadable(f"{folder}: not a folder with {CORPUS_FILE} and {QUESTIONS_FILE}")
-    corpus = tuple(_read(_entry, place, row) for place, row in rows(folder, CORPUS_FILE))
+    corpus = tuple(map(_entry, rows(folder, CORPUS_FILE)))
     if not corpus:
         raise LabelsUnreadable(f"{folder}: {CORPUS_FILE} holds no passage")
     questions = read_questions(folder)
@@ -92,27 +92,19 @@ def read_folder(folder: Path) -> QuestionSet:
     return QuestionSet(folder.resolve().name, digest.hexdigest()[:12], corpus, questions)
 
 
-def _read(parse: Any, place: str, row: dict[str, Any]) -> Any:
-    try:
-        return parse(row)
-    except (KeyError, TypeError, ValueError) as error:
-        raise LabelsUnreadable(f"{place}: {error.__class__.__name__}: {error}") from error
+def _entry(row: Row) -> Entry:
+    metadata = {name: value for name, value in row.row("metadata").values.items() if isinstance(value, Scalar)}
+    return Entry(row.text("id"), row.text_or("title", "").strip(), row.text("text").strip(), metadata)
 
 
-def _entry(row: dict[str, Any]) -> Entry:
-    metadata = {str(key): value for key, value in dict(row.get("metadata") or {}).items() if isinstance(value, Scalar)}
-    return Entry(str(row["id"]), str(row.get("title") or "").strip(), str(row["text"]).strip(), metadata)
-
-
-def _asked(row: dict[str, Any]) -> Asked:
-    published = row.get("standalone_question")
+def _asked(row: Row) -> Asked:
     return Asked(
-        id=str(row["id"]),
-        group=str(row.get("conversation") or row["id"]),
-        words=str(row["question"]),
-        history=tuple(Turn(str(turn["role"]), str(turn["content"])) for turn in row.get("history") or ()),
-        evidence=tuple(str(each) for each in row.get("evidence") or ()),
-        answerable=row.get("answerable"),
-        published=str(published) if published else None,
-        answers=tuple(str(each) for each in row.get("answers") or ()),
+        id=row.text("id"),
+        group=row.text_or("conversation", "") or row.text("id"),
+        words=row.text("question"),
+        history=turns_of(row),
+        evidence=row.texts("evidence"),
+        answerable=None if row.values.get("answerable") is None else row.truth("answerable"),
+        published=row.text_or("standalone_question", "") or None,
+        answers=row.texts("answers"),
     )

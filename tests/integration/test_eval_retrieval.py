@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.evaluation.cases import LabelsUnreadable
 from gateway.evaluation.questions import read_set
 from gateway.evaluation.ranking import MEASURES
 from gateway.evaluation.retrieval import ROUTED, SetReport, as_json, measure, strategies
+from gateway.evaluation.rows import LabelsUnreadable
 from gateway.evaluation.searching import shown
 from gateway.evaluation.shelf import shelve
 from retrieval.passage import Passage
