@@ -16,20 +16,31 @@ from gateway.access.keys import OpenToAll
 from gateway.bench.command import bench
 from gateway.bench.profile import ProfileUnreadable
 from gateway.bench.stage import StageBroken
+from gateway.destination import CannotBeWritten, require_writable, write
 from gateway.evaluation import calibration
 from gateway.evaluation.command import evaluation
+from gateway.evaluation.measuring import MemoryUnusable
+from gateway.evaluation.rows import LabelsUnreadable
 from gateway.gap_commands import gaps
 from gateway.reporting.command import report
 from gateway.screen import Screen
 from gateway.server import PortInUse
 from gateway.settings import Settings, SettingsInvalid, read_settings, unknown_settings
-from grading.calibrate import COST_RATIO
+from grading.calibrate import COST_RATIO, CalibrationInvalid, TooFewCases
 from retrieval.faults import GatewayFault
 from streaming.events import Path as AnswerPath
 
 T = TypeVar("T")
 
 ANSWERED, FAILED, USAGE, REFUSED, BROKEN, INTERRUPTED = 0, 1, 2, 3, 4, 130
+UNUSABLE = (
+    LabelsUnreadable,
+    MemoryUnusable,
+    TooFewCases,
+    CalibrationInvalid,
+    CannotBeWritten,
+    OpenToAll,
+)  # files, options
 EXPECTED = (GatewayFault, PortInUse, OpenToAll, FileNotFoundError, PermissionError, StageBroken, ProfileUnreadable)
 
 cli = typer.Typer(
@@ -139,12 +150,14 @@ def calibrate(
     cache: calibration.Cache = None,
     seed: calibration.Seed = 0,
     from_log: calibration.FromLog = False,
+    as_json: calibration.AsJson = False,
 ) -> None:
     """Fit the local grader on labelled sets of passages, and say what it is worth on questions it has not seen."""
     if bool(paths) == from_log:
         stop("name labelled files, or fit on the logged verdicts with --from-log", USAGE)
-    options = calibration.Options(grader, collection, cost_ratio, out, store, picture, cache, seed, from_log)
+    options = calibration.Options(grader, collection, cost_ratio, out, store, picture, cache, seed, from_log, as_json)
     settings = settings_or_exit()
+    files_or_exit(out, picture, cache)
     run_or_exit(partial(calibration.calibrate, settings, paths or [], options))
 
 
@@ -184,6 +197,7 @@ async def ask_here(
     asked = Ask(secrets.token_hex(12), secrets.token_hex(16), question, collection, tenant=tenant)
     async with wired(settings) as built:
         house = built.house
+        house.check_question(question)
         await house.collections.check(asked.collection, asked.tenant)
         shown = screen.answer(as_json)
         parts = house.parts_for(Options(), asked.collection, asked.tenant)
@@ -230,10 +244,26 @@ def run_or_exit(work: Callable[[], Awaitable[T]], failed: int = FAILED) -> T:
         expected = named_cause(error)
         if expected is None:
             raise
-        from gateway.evaluation.cases import LabelsUnreadable
         from gateway.problems import InvalidRequest
 
-        stop(str(expected), USAGE if isinstance(expected, (InvalidRequest, LabelsUnreadable, OpenToAll)) else failed)
+        stop(str(expected), USAGE if isinstance(expected, (InvalidRequest, *UNUSABLE)) else failed)
+
+
+def files_or_exit(*files: Path | None) -> None:
+    """Returns when each file that is to be written can be, else ends the program; asked before long work (gateway.destination)."""
+    try:
+        require_writable(*files)
+    except CannotBeWritten as error:
+        stop(str(error), USAGE)
+
+
+def write_or_exit(file: Path | None, content: Callable[[], str | bytes]) -> None:
+    """Writes the content where a file is wanted; ends the program where that cannot be."""
+    if file is not None:
+        try:
+            write(file, content())
+        except CannotBeWritten as error:
+            stop(str(error), USAGE)
 
 
 def named_cause(error: BaseException) -> Exception | None:

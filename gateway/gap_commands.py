@@ -37,8 +37,11 @@ Out = Annotated[Path | None, typer.Option(help="A file to write instead of stand
 @gaps.command("list", epilog="Example: `gateway gaps list --collection handbook --limit 10`")
 def list_gaps(limit: Limit = LIMIT, collection: Collection = None, tenant: Tenant = "default") -> None:
     """Show the gaps, the one asked last first."""
-    for group in run(partial(newest, limit=limit, collection=collection, tenant=tenant)):
+    groups = run(partial(newest, limit=limit, collection=collection, tenant=tenant))
+    for group in groups:
         print(line(group))
+    if not groups:
+        print("no gaps are recorded", file=sys.stderr)
 
 
 @gaps.command(epilog="Example: `gateway gaps show gap_0123456789abcdef0123`")
@@ -59,12 +62,15 @@ def export(
     limit: ExportLimit = EXPORT_MOST, collection: Collection = None, tenant: Tenant = "default", out: Out = None
 ) -> None:
     """Write each gap as a line of JSON in the schema of a golden set, to be labelled and given to `gateway eval`."""
+    from gateway.cli import files_or_exit, write_or_exit
+
+    files_or_exit(out)
     groups = run(partial(newest, limit=limit, collection=collection, tenant=tenant))
     lines = "".join(json.dumps(golden(group), ensure_ascii=False) + "\n" for group in groups)
     if out is None:
         sys.stdout.write(lines)
     else:
-        out.write_text(lines, encoding="utf-8")
+        write_or_exit(out, lambda: lines)
         print(f"{len(groups)} gaps written to {out}", file=sys.stderr)
 
 

@@ -143,8 +143,10 @@ class Calibration:
             value.pop("version", None)
             found = cls(**{name: _frozen(each) for name, each in value.items()})
             _check(found)
-        except (TypeError, KeyError, AttributeError, json.JSONDecodeError) as error:
-            raise CalibrationInvalid(f"this is no calibration: {error}") from error
+        except json.JSONDecodeError as error:
+            raise CalibrationInvalid("this is no calibration: it is not JSON") from error
+        except (TypeError, KeyError, AttributeError) as error:
+            raise CalibrationInvalid("this is no calibration: it has other fields") from error
         return found
 
 

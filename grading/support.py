@@ -168,7 +168,9 @@ class SupportModel:
             value: dict[str, Any] = json.loads(text)
             return cls(*(Calibration.from_json(json.dumps(value[name])) for name in ("claim", "answer")))
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise CalibrationInvalid(f"this is no model of support: {error}") from error
+            raise CalibrationInvalid(
+                "this is no model of support, as `gateway eval grounding --fit` writes it"
+            ) from error
 
 
 def _late(similar: Sequence[tuple[str, float]]) -> tuple[float, float, float, float]:

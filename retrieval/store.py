@@ -190,6 +190,17 @@ class PassageStore:
 
         return await self._pool.run_for(tenant, delete, WRITE_LIMIT_S)
 
+    async def collections(self, tenant: str = "default") -> tuple[str, ...]:
+        """The names of the tenant's collections, in order."""
+
+        async def read(connection: Connection) -> tuple[str, ...]:
+            found = await connection.execute(
+                "SELECT name FROM collection WHERE tenant = %s ORDER BY name", (storable(tenant),)
+            )
+            return tuple(str(name) for (name,) in await found.fetchall())
+
+        return await self._pool.run_for(tenant, read)
+
     async def documents(self, collection: str = "default", tenant: str = "default") -> tuple[StoredDocument, ...]:
         """Every document of the collection, by source. Raises CollectionNotFound when there is no such collection."""
 

@@ -61,7 +61,7 @@ def bench(
     from gateway.bench import shown
     from gateway.bench.figures import table as lined
     from gateway.bench.run import Plan
-    from gateway.cli import USAGE, run_or_exit, stop
+    from gateway.cli import USAGE, files_or_exit, run_or_exit, stop, write_or_exit
     from gateway.reporting.command import seconds_of
 
     since_s = seconds_of(since)
@@ -69,6 +69,7 @@ def bench(
         stop(f"{since!r} is no length of time; write 90s, 30m, 24h or 7d", USAGE)
     if profile is not None and from_log:
         stop("name a profile or read the decision log, not both", USAGE)
+    files_or_exit(json_, picture)
     old = _older(compare)
     plan = Plan(_named(strategies), questions, runs, concurrency, failing)
     chosen = run_or_exit(partial(_logged, since_s)) if from_log else _read(profile)
@@ -84,10 +85,8 @@ def bench(
         print("\n" + lined("How they compare" + (", and what is to be reached" if is_built_in else ""), lines))
     if old is not None:
         print("\n" + shown.comparison(old, found))
-    if json_ is not None:
-        json_.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    if picture is not None:
-        picture.write_bytes(shown.picture(found))
+    write_or_exit(json_, lambda: json.dumps(found, indent=2) + "\n")
+    write_or_exit(picture, lambda: shown.picture(found))
     if check and is_built_in and any(line.is_met is False for line in lines):
         raise typer.Exit(1)
 
@@ -122,7 +121,7 @@ def _simulate(
     from gateway.bench import frontier_shown
     from gateway.bench.frontier import Load, checked, frontier
     from gateway.bench.run import measure
-    from gateway.cli import run_or_exit
+    from gateway.cli import run_or_exit, write_or_exit
 
     rate, answers = load
     found, check = frontier(profile, Load(answers, rate)), None
@@ -131,10 +130,8 @@ def _simulate(
         print(f"Checking it against a server: about {_seconds(profile, short):.0f} s", file=sys.stderr)
         check = checked(profile, run_or_exit(partial(measure, profile, short)), CHECK_RATE)
     print(frontier_shown.table(found, check))
-    if json_ is not None:
-        json_.write_text(json.dumps({**found, "check": check}, indent=2) + "\n", encoding="utf-8")
-    if picture is not None:
-        picture.write_bytes(frontier_shown.picture(found))
+    write_or_exit(json_, lambda: json.dumps({**found, "check": check}, indent=2) + "\n")
+    write_or_exit(picture, lambda: frontier_shown.picture(found))
 
 
 def _seconds(profile: "Profile", plan: "Plan") -> float:

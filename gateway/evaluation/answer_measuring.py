@@ -22,7 +22,7 @@ Measure = Callable[[Sequence[str], tuple[Passage, ...]], Awaitable[list[ClaimMea
 
 
 async def measure_answers(cases: Sequence[Answered], cache: Path | None) -> list[Valued]:
-    """The answers with the signals of their claims, with a bar on standard error. Raises LocalModelMissing."""
+    """The answers with the signals of their claims, with a bar on standard error. Raises LocalModelMissing or MemoryUnusable."""
     memory = ClaimMemory(cache)
     if any(memory.get(case) is None for case in cases):
         from gateway.providers.local.models import load_local_models

@@ -5,16 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gateway.cleaning import clean
 from gateway.evaluation.answering import AnswerFigures, answer_figures, answers_json
 from gateway.evaluation.asking import Place, Told, drawn, told
 from gateway.evaluation.bars import Bar, Group, terminal_bars
 from gateway.evaluation.bars import told as with_interval
-from gateway.evaluation.cases import LabelsUnreadable
 from gateway.evaluation.measuring import bar
 from gateway.evaluation.questions import Asked, read_folder, read_questions
+from gateway.evaluation.rows import LabelsUnreadable
 from gateway.evaluation.shelf import TENANT, collection_of, shelve
 from gateway.evaluation.shown import aligned
 from gateway.house import House
+from gateway.problems import InvalidRequest
 from gateway.request import Options
 from gateway.settings import Settings
 from gateway.wiring import Library, wired
@@ -79,12 +81,15 @@ class AnswersReport:
 async def measured(settings: Settings, wanted: Wanted) -> AnswersReport:
     """Asks every question of the house that the settings describe; a bar on standard error shows how far it is.
 
-    Raises LabelsUnreadable, and what a house that cannot start or a corpus that cannot be stored raises.
+    Raises LabelsUnreadable, InvalidRequest for a collection that is not there, and what a house that cannot start or a corpus that cannot
+    be stored raises.
     """
     chosen = [(path, _drawn(path, wanted)) for path in wanted.paths]
     async with wired(settings) as built:
         if built.library is None:
             raise DatabaseMissing("answers are measured over stored documents: unset GATEWAY_RETRIEVER")
+        if wanted.collection is not None:
+            await _require(wanted.collection, built.library)
         outcomes: list[Told] = []
         for path, asked in chosen:
             place = await _place(path, wanted, built.library)
@@ -124,6 +129,12 @@ def _drawn(path: Path, wanted: Wanted) -> list[Asked]:
     if not asked:
         raise LabelsUnreadable(f"{path}: no question says whether it is answerable (`answerable`: true or false)")
     return asked
+
+
+async def _require(collection: str, books: Library) -> None:
+    if not await books.store.check(books.embedder, collection):
+        names = ", ".join(await books.store.collections()) or "none"
+        raise InvalidRequest(f'no collection "{clean(collection)}"; there are: {names}')
 
 
 async def _place(path: Path, wanted: Wanted, books: Library) -> Place:

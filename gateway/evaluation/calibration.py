@@ -1,23 +1,25 @@
 """`gateway calibrate`: labelled cases in, a calibration out, with what it is worth on questions it has not seen."""
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from gateway.destination import write
 from gateway.evaluation.cases import Case, read_cases
-from gateway.evaluation.figures import reliability
+from gateway.evaluation.figures import Bin, reliability
 from gateway.evaluation.judging import RISING_SIGNALS, examples, freely, judged_out_of_fold, signals_for
 from gateway.evaluation.measuring import measure_cases
 from gateway.evaluation.picture import png_curve, terminal_curve
 from gateway.evaluation.shown import sufficiency_table
-from gateway.evaluation.sufficiency import Judged, report
+from gateway.evaluation.sufficiency import Judged, SufficiencyReport, report
 from gateway.settings import Settings
-from grading.calibrate import COST_RATIO, Calibration, fingerprints, fit
+from grading.calibrate import COST_RATIO, Calibration, Example, check_enough, fingerprints, fit
 
 Fitted = Literal["calibrated", "score"]
 
@@ -29,12 +31,20 @@ class Fit:
     calibration: Calibration
     held_out: list[Judged]
 
+    def report(self, seed: int) -> SufficiencyReport:
+        return report(self.held_out, self.calibration.threshold, self.calibration.cost_ratio, seed)
+
+    def curve(self) -> list[Bin]:
+        """What was said against what was true."""
+        return reliability([each.scored for each in self.held_out])
+
 
 async def fitted(
     paths: Sequence[Path], *, grader: Fitted, cost_ratio: float = COST_RATIO, cache: Path | None = None, seed: int = 0
 ) -> Fit:
-    """The model of all cases in the files. Raises LabelsUnreadable, LocalModelMissing or TooFewCases."""
+    """The model of all cases in the files. Raises LabelsUnreadable, MemoryUnusable, LocalModelMissing or TooFewCases."""
     cases = read_cases(paths)
+    check_enough([Example((), case.sufficient, case.group) for case in cases if case.passages])
     found = freely(cases) if grader == "score" else await measure_cases(cases, cache)
     names = signals_for(cases, grader)
     model = fit(
@@ -64,20 +74,34 @@ def with_figures(model: Calibration, held_out: Sequence[Judged], seed: int) -> C
     return replace(model, figures={name: round(found.mean(name), 4) for name in names})
 
 
-def show(found: Fit, seed: int, picture: Path | None) -> None:
-    """Figures, confusion matrix, reliability curve and threshold, on standard error; the curve as a PNG where one is wanted."""
+def shown(found: Fit, seed: int) -> str:
+    """For people: figures, confusion matrix, reliability curve and threshold."""
     model = found.calibration
-    bins = reliability([each.scored for each in found.held_out])
-    note(sufficiency_table(report(found.held_out, model.threshold, model.cost_ratio, seed), "out of fold"))
-    note(f"\nReliability, out of fold:\n{terminal_curve(bins)}\n")
-    note(
+    return (
+        f"{sufficiency_table(found.report(seed), 'out of fold')}\n\n"
+        f"Reliability, out of fold:\n{terminal_curve(found.curve())}\n\n"
         f"Threshold: sufficient from p = {model.threshold:.3f} on: an answer on junk costs as much as {model.cost_ratio:g} refusals.\n"
         f"Borderline band of a cascade: {model.low:.3f} to {model.high:.3f}; outside it 95 % are decided rightly.\n"
         f"Version {model.version}, fitted on {model.data}."
     )
-    if picture is not None:
-        picture.write_bytes(png_curve(bins))
-        note(f"Picture: {picture}")
+
+
+def as_json(found: Fit, grader: Fitted, seed: int) -> dict[str, Any]:
+    """For programs: the same, with the borderline band as `low` and `high`."""
+    model = found.calibration
+    return {
+        "kind": "calibration",
+        "grader": grader,
+        "mode": "out of fold",
+        "calibration": model.version,
+        "fitted_on": model.data,
+        "low": model.low,
+        "high": model.high,
+        **found.report(seed).as_json(),
+        "reliability": [
+            {"count": part.count, "said": round(part.said, 4), "true": round(part.true, 4)} for part in found.curve()
+        ],
+    }
 
 
 async def store(settings: Settings, model: Calibration, collection: str, grader: Fitted) -> None:
@@ -98,7 +122,7 @@ async def calibrate(
     paths: Sequence[Path],
     options: "Options",
 ) -> Calibration:
-    """Fits, shows, writes and stores, as the options say."""
+    """Fits, shows on standard output, writes and stores, as the options say. Raises also CannotBeWritten."""
     if options.from_log:
         from gateway.evaluation.logged_calibration import fitted_from_log
 
@@ -107,9 +131,12 @@ async def calibrate(
         found = await fitted(
             paths, grader=options.grader, cost_ratio=options.cost_ratio, cache=options.cache, seed=options.seed
         )
-    show(found, options.seed, options.picture)
+    print(json.dumps(as_json(found, options.grader, options.seed)) if options.as_json else shown(found, options.seed))
+    if options.picture is not None:
+        write(options.picture, png_curve(found.curve()))
+        note(f"Picture: {options.picture}")
     if options.out is not None:
-        options.out.write_text(found.calibration.to_json(), encoding="utf-8")
+        write(options.out, found.calibration.to_json())
         note(f"Written to {options.out}")
     if options.store:
         await store(settings, found.calibration, options.collection, options.grader)
@@ -130,6 +157,7 @@ class Options:
     cache: Path | None = None
     seed: int = 0
     from_log: bool = False
+    as_json: bool = False
 
 
 Paths = Annotated[
@@ -139,6 +167,7 @@ FromLog = Annotated[
     bool,
     typer.Option("--from-log", help="Fit on the verdicts that servers logged for the collection, instead of files."),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Grader = Annotated[Fitted, typer.Option(help="Which grader to fit: over all local models, or over free scores alone.")]
 Collection = Annotated[str, typer.Option(help="Whose calibration it is, with --store.")]
 Cost = Annotated[float, typer.Option(help="How many refusals one answer on junk costs.", min=0.01)]

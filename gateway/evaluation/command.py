@@ -5,28 +5,28 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, TypeVar
 
-import anyio
 import typer
 
+from gateway.destination import write
 from gateway.evaluation.answer_measuring import measure_answers
 from gateway.evaluation.answered import read_answers
 from gateway.evaluation.bars import png_bars
-from gateway.evaluation.cases import LabelsUnreadable, read_cases
+from gateway.evaluation.cases import read_cases
 from gateway.evaluation.figures import reliability
-from gateway.evaluation.grounding import Valued, Verified, fitted, grounding_figures, out_of_fold, verified
+from gateway.evaluation.grounding import Verified, check_enough, fitted, grounding_figures, out_of_fold, verified
 from gateway.evaluation.judging import Seen, freely, judged_by, judged_by_reader, judged_out_of_fold, signals_for
 from gateway.evaluation.measuring import measure_cases
 from gateway.evaluation.picture import png_curve
 from gateway.evaluation.searching import RERANK_TOP, measured, pictured, shown
 from gateway.evaluation.shown import grounding_json, grounding_table, sufficiency_table
 from gateway.evaluation.sufficiency import Judged, SufficiencyReport, report
-from gateway.providers.local.faults import LocalModelMissing
-from grading.calibrate import Calibration, CalibrationInvalid, TooFewCases, default_calibration
+from grading.calibrate import Calibration, CalibrationInvalid, default_calibration
 from grading.support import SupportModel
 
-FAILED, USAGE = 1, 2
+T = TypeVar("T")
+
 OUT_OF_FOLD = "out of fold (refitted on these cases, by question and passages)"
 
 evaluation = typer.Typer(
@@ -71,12 +71,10 @@ def sufficiency(
     picture: Picture = None,
 ) -> None:
     """How well the judge tells a sufficient set of passages from the others."""
-    try:
-        outcome = anyio.run(_sufficiency, paths, grader, calibration, cross_validate, cost_ratio, seed, cache)
-    except (LabelsUnreadable, CalibrationInvalid) as error:
-        stop(str(error), USAGE)
-    except LocalModelMissing as error:
-        stop(str(error), FAILED)
+    from gateway.cli import files_or_exit, run_or_exit
+
+    files_or_exit(cache, picture)
+    outcome = run_or_exit(partial(_sufficiency, paths, grader, calibration, cross_validate, cost_ratio, seed, cache))
     draw(picture, lambda: png_curve(reliability([each.scored for each in outcome.judged])))
     if as_json:
         print(json.dumps(outcome.as_json()))
@@ -98,9 +96,10 @@ def retrieval(
     picture: Picture = None,
 ) -> None:
     """How well each way to search finds the evidence. The corpus becomes a collection of the database, embedded once."""
-    from gateway.cli import run_or_exit, settings_or_exit
+    from gateway.cli import files_or_exit, run_or_exit, settings_or_exit
 
     settings = settings_or_exit()
+    files_or_exit(picture)
     reports = run_or_exit(partial(measured, settings, folders, seed, rerank))
     draw(picture, lambda: png_bars(pictured(reports)))
     print(shown(reports, as_json))
@@ -125,16 +124,10 @@ def grounding(
     picture: Picture = None,
 ) -> None:
     """How well answers that their passages do not support are told from those that they do."""
-    try:
-        found = anyio.run(measure_answers, read_answers(paths), cache)
-        if fit_to is not None:
-            fit_to.write_text(fitted(found).to_json(), encoding="utf-8")
-            note(f"Written to {fit_to}")
-        judged, mode = _grounding(found, model)
-    except (LabelsUnreadable, CalibrationInvalid, TooFewCases) as error:
-        stop(str(error), USAGE)
-    except LocalModelMissing as error:
-        stop(str(error), FAILED)
+    from gateway.cli import files_or_exit, run_or_exit
+
+    files_or_exit(cache, fit_to, picture)
+    judged, mode = run_or_exit(partial(_grounding, paths, model, fit_to, cache))
     figures = grounding_figures(judged, seed)
     draw(picture, lambda: png_curve(reliability([each.scored for each in judged])))
     if as_json:
@@ -169,20 +162,31 @@ def answers(
 
     The corpus becomes a collection of the database, embedded once. Nothing is remembered: no cache, no coverage gaps.
     """
-    from gateway.cli import run_or_exit, settings_or_exit
+    from gateway.cli import files_or_exit, run_or_exit, settings_or_exit
     from gateway.evaluation.answers import Wanted, table
     from gateway.evaluation.answers import measured as asked
 
     settings = settings_or_exit()
+    files_or_exit(picture)
     report = run_or_exit(partial(asked, settings, Wanted(tuple(paths), questions, seed, collection)))
     draw(picture, lambda: png_bars(report.groups()))
     print(json.dumps(report.as_json()) if as_json else table(report))
 
 
-def _grounding(found: Sequence[Valued], file: Path | None) -> tuple[list[Verified], str]:
-    if file is None:
-        return out_of_fold(found), OUT_OF_FOLD
-    model = SupportModel.from_json(read_text(file))
+async def _grounding(
+    paths: Sequence[Path], file: Path | None, fit_to: Path | None, cache: Path | None
+) -> tuple[list[Verified], str]:
+    model = None if file is None else _read(file, SupportModel.from_json)
+    cases = read_answers(paths)
+    refit = model is None or model.answer.was_fitted_on(case.id for case in cases)
+    if fit_to is not None or refit:
+        check_enough(cases, in_folds=refit)
+    found = await measure_answers(cases, cache)
+    if fit_to is not None:
+        write(fit_to, fitted(found).to_json())
+        note(f"Written to {fit_to}")
+    if model is None or refit:
+        return out_of_fold(found), "out of fold (refitted on these answers, by question)"
     return [verified(model, each) for each in found], "as fitted"
 
 
@@ -238,34 +242,29 @@ def _judge(grader: Judge, chosen: Calibration, found: Sequence[Seen], refit: boo
 
 
 def read_calibration(file: Path) -> Calibration:
-    """Raises CalibrationInvalid."""
-    return Calibration.from_json(read_text(file))
+    """Raises CalibrationInvalid, which names the file."""
+    return _read(file, Calibration.from_json)
 
 
-def read_text(file: Path) -> str:
-    """Raises CalibrationInvalid."""
+def _read(file: Path, parse: Callable[[str], T]) -> T:
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CalibrationInvalid(f"{file}: cannot be read ({error.__class__.__name__})") from error
+        return parse(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CalibrationInvalid(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CalibrationInvalid(f"{file} cannot be read: it is no UTF-8") from error
+    except CalibrationInvalid as error:
+        raise CalibrationInvalid(f"{file}: {error}") from error
 
 
 def draw(file: Path | None, picture: Callable[[], bytes]) -> None:
     """Writes the picture where one is wanted; a place that cannot be written ends the program."""
-    if file is None:
-        return
-    try:
-        file.write_bytes(picture())
-    except OSError as error:
-        stop(f"{file}: cannot be written ({error.strerror})", USAGE)
-    note(f"Picture: {file}")
+    from gateway.cli import write_or_exit
+
+    write_or_exit(file, picture)
+    if file is not None:
+        note(f"Picture: {file}")
 
 
 def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def stop(message: str, code: int) -> NoReturn:
-    """Ends the program with a message and no traceback."""
-    note(f"gateway: {message}")
-    raise typer.Exit(code)

@@ -1,7 +1,7 @@
 """How well unsupported answers are told from supported ones: a model of support fitted and judged out of fold, and its figures. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -16,7 +16,7 @@ from gateway.evaluation.figures import (
     intervals,
     share_decided,
 )
-from grading.calibrate import Example, cross_validated, fit, fold_of
+from grading.calibrate import Example, TooFewCases, cross_validated, fingerprints, fit, fold_of
 from grading.logistic import logit
 from grading.support import (
     ANSWER_SIGNALS,
@@ -31,6 +31,7 @@ from grading.support import (
 FOLDS = 5
 RESAMPLES = 500
 RIDGE = 4.0
+FEWEST = 2  # questions of each kind; see grading.calibrate.check_enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,33 @@ class Verified:
     @property
     def scored(self) -> Scored:
         return Scored(self.p_unsupported, not self.case.supported, self.case.group)
+
+
+def check_enough(cases: Sequence[Answered], *, in_folds: bool) -> None:
+    """Returns when a model of support can be fitted on these answers, `in_folds` also when any fold of the questions is held out.
+
+    Needed are two questions with a supported and two with an unsupported answer, and as many with such claims. Raises TooFewCases.
+    """
+    held_out = {fold_of(each.group, FOLDS) for each in cases} if in_folds else {-1}
+    for fold in held_out:
+        left = [each for each in cases if not in_folds or fold_of(each.group, FOLDS) != fold]
+        if any(min(_questions(left, kind), len(_marked(left, kind))) < FEWEST for kind in (True, False)):
+            supported, unsupported = (sum(each.supported is kind for each in cases) for kind in (True, False))
+            raise TooFewCases(
+                f"{len(cases)} judged answers are too few to fit on: {supported} supported (questions: {_questions(cases, True)}), "
+                f"{unsupported} unsupported (questions: {_questions(cases, False)}, with the unsupported part known: "
+                f"{len(_marked(cases, False))}). At least {FEWEST} questions of each of these kinds are needed"
+                + (f", also when any of {FOLDS} folds of the questions is held out" if in_folds else "")
+            )
+
+
+def _questions(cases: Sequence[Answered], supported: bool) -> int:
+    return len({each.group for each in cases if each.supported is supported})
+
+
+def _marked(cases: Sequence[Answered], supported: bool) -> set[str]:
+    """The questions to which a claim is known to be supported (or not)."""
+    return {each.group for each in cases if supported in each.labels()}
 
 
 def valued(case: Answered, measured: Sequence[ClaimMeasured]) -> Valued:
@@ -109,7 +137,8 @@ def fitted(found: Sequence[Valued], *, data: str = "", made: str = "") -> Suppor
     answer = fit(answers, ANSWER_SIGNALS, rising=ANSWER_SIGNALS, data=data, made=made)
     held_out = cross_validated(answers, ANSWER_SIGNALS, rising=ANSWER_SIGNALS)
     threshold = best_threshold([(p, each.sufficient) for p, each in zip(held_out, answers, strict=True)])
-    return SupportModel(claim, answer.at_threshold(threshold))
+    known_by = fingerprints(each.case.id for each in found)
+    return SupportModel(claim, replace(answer.at_threshold(threshold), fitted_on=known_by))
 
 
 def verified(model: SupportModel, found: Valued) -> Verified:

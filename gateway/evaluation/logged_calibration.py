@@ -7,7 +7,7 @@ from gateway.evaluation.judging import RISING_SIGNALS
 from gateway.evaluation.sufficiency import Judged
 from gateway.problems import InvalidRequest
 from gateway.settings import Settings
-from grading.calibrate import Calibration, Example, cross_validated, fit
+from grading.calibrate import Calibration, Example, TooFewCases, cross_validated, fit
 from grading.grade import Verdict
 from grading.score import FREE_SIGNALS
 
@@ -27,6 +27,8 @@ async def logged_examples(settings: Settings, collection: str) -> tuple[Example,
 
 def fitted_on_verdicts(examples: tuple[Example, ...], options: Options) -> Fit:
     """The model of these verdicts, and what models like it say of the questions they have not seen. Raises TooFewCases."""
+    if not examples:
+        raise TooFewCases(f"no verdict of another grader is logged for the collection {options.collection}")
     model = fit(
         examples,
         FREE_SIGNALS,

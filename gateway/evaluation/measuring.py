@@ -14,16 +14,24 @@ from gateway.evaluation.cases import Case
 from gateway.evaluation.judging import Seen, seen
 from grading.calibrated import Measure
 from grading.signals import Margins, Measured
+from retrieval.faults import GatewayFault
 
 SIDE_BY_SIDE = 3  # cases; keeps every core busy while one of them packs its passages
 MEASURES_VERSION = "2"  # of what is measured: a memory of another version is of no use
+BEGINNING = '{"key": "'  # of every line of a memory
 
 Progress = Callable[[int, int], None]
 """(measured, all) after each case."""
 
 
+class MemoryUnusable(GatewayFault):
+    """Raised when the file that is to remember measures holds something else, or cannot be read; it is left as it was."""
+
+    type = "memory_unusable"
+
+
 async def measure_cases(cases: Sequence[Case], cache: Path | None) -> list[Seen]:
-    """The cases with what the local models say of them, with a bar on standard error. Raises LocalModelMissing."""
+    """The cases with what the local models say of them, with a bar on standard error. Raises LocalModelMissing or MemoryUnusable."""
     memory = Memory(cache)
     missing = sum(memory.get(case) is None for case in cases)
     if not missing:
@@ -43,7 +51,8 @@ def bar(title: str) -> Iterator[Progress]:
     from rich.progress import Progress as Bar
 
     columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as drawn:
+    console = Console(stderr=True)
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as drawn:
         task = drawn.add_task(title, total=None)
         yield lambda done, total: drawn.update(task, completed=done, total=total)
 
@@ -106,14 +115,30 @@ class Memory:
 
 
 def lines_of(file: Path | None) -> list[str]:
-    """The lines of a file that may not exist; a last line that was cut off is ended, so that the next one begins anew."""
+    """The lines of a file that may not exist; a last line that was cut off is ended, so that the next one begins anew.
+
+    Raises MemoryUnusable.
+    """
     if file is None or not file.exists():
         return []
-    text = file.read_text(encoding="utf-8")
-    if text and not text.endswith("\n"):
-        with file.open("a", encoding="utf-8") as lines:
-            lines.write("\n")
-    return text.split("\n")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise MemoryUnusable(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise MemoryUnusable(f"{file} is no cache of measures; nothing was written to it") from error
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
+        if not line.startswith(BEGINNING) and not BEGINNING.startswith(
+            line
+        ):  # a run that was killed leaves a part of a line
+            raise MemoryUnusable(
+                f"{file} is no cache of measures: line {number} is something else; nothing was written to it"
+            )
+    if lines[-1]:
+        with file.open("a", encoding="utf-8") as memory:
+            memory.write("\n")
+    return lines
 
 
 def key_of(case: Case) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from gateway.settings import Settings
 
 SPAN = re.compile(r"(\d+)([smhd])")
+ADDRESS = re.compile(r"https?://[^/\s]")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 Prometheus = Annotated[str | None, typer.Option(help="Address of a Prometheus server to ask.")]
@@ -35,7 +37,7 @@ def report(
     picture: Picture = None,
 ) -> None:
     """Show where the time goes: p50, p95 and p99 by path and stage, rates, and what was thrown away."""
-    from gateway.cli import USAGE, run_or_exit, settings_or_exit, stop
+    from gateway.cli import USAGE, files_or_exit, run_or_exit, settings_or_exit, stop, write_or_exit
     from gateway.reporting import shown as report_shown
     from gateway.reporting.report import Report
 
@@ -44,11 +46,16 @@ def report(
         stop(f"{since!r} is no length of time; write 90s, 30m, 24h or 7d", USAGE)
     if prometheus is not None and gateway is not None:
         stop("ask a Prometheus server or a gateway, not both", USAGE)
+    for option, address in (("--prometheus", prometheus), ("--gateway", gateway)):
+        if address is not None and ADDRESS.match(address) is None:
+            stop(f"{option} {address} is no address; write it as http://127.0.0.1:8080", USAGE)
+    files_or_exit(picture)
     seen = run_or_exit(partial(_seen, settings_or_exit(), prometheus, gateway, since_s))
     found: Report = Report(seen, price)
     print(json.dumps(found.as_json(), indent=2) if as_json else report_shown.table(found))
+    write_or_exit(picture, lambda: report_shown.picture(found))
     if picture is not None:
-        picture.write_bytes(report_shown.picture(found))
+        print(f"Picture: {picture}", file=sys.stderr)
 
 
 def seconds_of(span: str) -> float | None:

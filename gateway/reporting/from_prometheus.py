@@ -54,7 +54,10 @@ async def seen_at_gateway(url: str) -> Seen:
     """What one gateway counted since its start. Raises MetricsUnreadable."""
     async with httpx2.AsyncClient(timeout=LIMIT_S) as client:
         text = (await _got(client, f"{url.rstrip('/')}/metrics", {})).text
-    return seen_in(parsed(text), f"the gateway at {url}")
+    try:
+        return seen_in(parsed(text), f"the gateway at {url}")
+    except (KeyError, ValueError) as error:
+        raise MetricsUnreadable(f"what answers at {url} is no gateway") from error
 
 
 def seen_in(samples: Iterable[Sample], source: str) -> Seen:
@@ -117,24 +120,37 @@ def _corrected(found: Iterable[tuple[Mapping[str, str], float]]) -> float:
 
 
 async def _asked(client: httpx2.AsyncClient, url: str, query: str) -> list[tuple[Mapping[str, str], float]]:
-    body = (await _got(client, f"{url.rstrip('/')}/api/v1/query", {"query": query})).json()
-    return list(_vector(body))
+    response = await _got(client, f"{url.rstrip('/')}/api/v1/query", {"query": query})
+    try:
+        return list(_vector(response.json()))
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise MetricsUnreadable(f"what answers at {url} is no Prometheus server") from error
 
 
 def _vector(body: object) -> Iterator[tuple[Mapping[str, str], float]]:
-    try:
-        for each in body["data"]["result"]:  # type: ignore[index]
-            value = float(each["value"][1])
-            yield each["metric"], 0.0 if isnan(value) else value
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise MetricsUnreadable("what answered is no Prometheus server") from error
+    for each in body["data"]["result"]:  # type: ignore[index]
+        value = float(each["value"][1])
+        yield each["metric"], 0.0 if isnan(value) else value
+
+
+def reason_of(error: Exception) -> str:
+    """Why nothing came, in words."""
+    match error:
+        case httpx2.TimeoutException():
+            return f"no answer within {LIMIT_S:g} s"
+        case httpx2.ConnectError():
+            return "nothing listens there, or its name is not known"
+        case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
+            return "it is no address"
+        case _:
+            return "the connection broke"
 
 
 async def _got(client: httpx2.AsyncClient, url: str, parameters: Mapping[str, str]) -> httpx2.Response:
     try:
         response = await client.get(url, params=dict(parameters))
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise MetricsUnreadable(f"{url} cannot be reached ({type(error).__name__})") from error
+        raise MetricsUnreadable(f"{url} cannot be reached: {reason_of(error)}") from error
     if response.status_code != 200:
         raise MetricsUnreadable(f"{url} answered {response.status_code}")
     return response

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import inf, isnan, nan
 
 from streaming.events import Path, Reason
@@ -63,6 +63,9 @@ class Ahead:
     saved_s: float
     looked: float
     needed: float
+
+    def as_json(self) -> dict[str, float]:
+        return {"saved_s": round(float(self.saved_s), 4), "looked": round(self.looked), "needed": round(self.needed)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,27 +142,27 @@ class Report:
         return None if self.price is None else self.seen.tokens.get("discarded", 0) * self.price / 1_000_000
 
     def as_json(self) -> dict[str, object]:
-        """All of it, for programs; what is not a number is null."""
+        """All of it, for programs; what is not a number is null. Counts are whole, also those that Prometheus extrapolated."""
         seen = self.seen
         return {
             "source": seen.source,
-            "answers": {path: self.answers(path) for path in PATHS},
+            "answers": {path: round(self.answers(path)) for path in PATHS},
             "seconds": {
                 stage: {path: self._spread_as_json(stage, path) for path in (*PATHS, FAILURE_PATH)} for stage in STAGES
             },
             "rates": {name: plain(value) for name, value in self.rates.items()},
-            "strategies": {name: {"success": plain(s), "count": n} for name, (s, n) in self.success.items()},
-            "refusals": dict(seen.refusals),
-            "tokens": {**seen.tokens, "discarded_cost": self.cost},
-            **({} if seen.ahead is None else {"ahead": asdict(seen.ahead)}),
-            "duplicates": seen.duplicates,
-            "conflicts": seen.conflicts,
+            "strategies": {name: {"success": plain(s), "count": round(n)} for name, (s, n) in self.success.items()},
+            "refusals": whole(seen.refusals),
+            "tokens": {**whole(seen.tokens), "discarded_cost": self.cost},
+            **({} if (ahead := seen.ahead) is None else {"ahead": ahead.as_json()}),
+            "duplicates": round(seen.duplicates),
+            "conflicts": round(seen.conflicts),
         }
 
     def _spread_as_json(self, stage: str, path: str) -> dict[str, float | None]:
         spread = self.spread(stage, path)
-        figures = {"count": spread.count, "p50": spread.p50, "p95": spread.p95, "p99": spread.p99}
-        return {name: plain(value) for name, value in {**figures, "p99_to_clean": self.ratio(stage, path)}.items()}
+        figures = {"p50": spread.p50, "p95": spread.p95, "p99": spread.p99, "p99_to_clean": self.ratio(stage, path)}
+        return {"count": round(spread.count), **{name: plain(value) for name, value in figures.items()}}
 
 
 def share(part: float, whole: float) -> float:
@@ -167,4 +170,8 @@ def share(part: float, whole: float) -> float:
 
 
 def plain(value: float) -> float | None:
-    return None if isnan(value) else round(value, 4)
+    return None if isnan(value) else round(float(value), 4)
+
+
+def whole(counts: Counts) -> dict[str, int]:
+    return {name: round(count) for name, count in counts.items()}

@@ -131,8 +131,9 @@ def test_calibrate_fits_shows_draws_and_stores(tmp_path: Path, database_url: str
         "--cache", str(tmp_path / "m.jsonl"), url=url,
     )  # fmt: skip
     assert found.exit_code == 0, found.output
-    for words in ("AUC", "released", "true", "Threshold: sufficient from p = 0.833", "Borderline band", "bulbs"):
-        assert words in found.stderr
+    for words in ("AUC", "released", "true", "Threshold: sufficient from p = 0.833", "Borderline band"):
+        assert words in found.stdout
+    assert "Stored for the collection bulbs" in found.stderr
     model = Calibration.from_json(out.read_text())
     assert model.data == "labels (24 cases)"
     assert model.figures["auc"] == 1.0
@@ -186,6 +187,12 @@ def test_figures_are_the_same_each_time_and_json_alone_is_on_standard_output(tmp
         (("eval", "grounding", "nowhere.jsonl"), 2, "nowhere.jsonl"),
         (("calibrate", "nowhere.jsonl"), 2, "nowhere.jsonl"),
         (("eval", "sufficiency", "README.md"), 2, "not JSON"),
+        (("eval", "sufficiency", "x.jsonl", "--calibration", "README.md"), 2, "x.jsonl"),
+        (
+            ("eval", "grounding", "x.jsonl", "--model", "pyproject.toml"),
+            2,
+            "pyproject.toml: this is no model of support",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_named_without_a_traceback(arguments: tuple[str, ...], code: int, why: str) -> None:
@@ -197,5 +204,33 @@ def test_what_cannot_be_read_is_named_without_a_traceback(arguments: tuple[str, 
 
 def test_too_few_labels_are_said_so(tmp_path: Path) -> None:
     found = run("calibrate", str(labels(tmp_path, 2)), "--grader", "score")
-    assert found.exit_code == 1
+    assert (found.exit_code, found.stdout) == (2, "")
     assert "at least two questions" in found.stderr
+
+
+def test_calibrate_prints_one_json_object_and_nothing_else(tmp_path: Path) -> None:
+    out = tmp_path / "c.json"
+    found = run("calibrate", str(labels(tmp_path)), "--grader", "score", "--json", "--out", str(out))
+    assert found.exit_code == 0, found.output
+    told = json.loads(found.stdout)
+    assert (told["kind"], told["cases"], told["calibration"]) == (
+        "calibration",
+        24,
+        json.loads(out.read_text())["version"],
+    )
+    assert told["threshold"] == pytest.approx(5 / 6)
+    assert told["sets"]["labels"]["confusion"].keys() >= {"released", "refused"}
+    assert sum(part["count"] for part in told["reliability"]) == 24
+    assert found.stderr == f"Written to {out}\n"
+
+
+def test_a_cache_that_is_something_else_is_refused_and_left(tmp_path: Path) -> None:
+    file = labels(tmp_path)
+    before = file.read_bytes()
+    found = run("calibrate", str(file), "--cache", str(file))
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert (
+        found.stderr
+        == f"gateway: {file} is no cache of measures: line 1 is something else; nothing was written to it\n"
+    )
+    assert file.read_bytes() == before

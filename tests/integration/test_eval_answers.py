@@ -71,6 +71,9 @@ def test_questions_alone_are_asked_of_a_stored_collection(database_url: str, fol
     assert found.exit_code == 0, found.stderr
     assert "1 / 1" in found.stdout
     assert "answerable, answered" in found.stdout
+    wrong = run(url, folder / "questions.jsonl", "--collection", "gardn")
+    assert (wrong.exit_code, wrong.stdout) == (2, "")
+    assert 'gateway: no collection "gardn"; there are: garden\n' in wrong.stderr
 
 
 @pytest.mark.parametrize(
@@ -79,7 +82,8 @@ def test_questions_alone_are_asked_of_a_stored_collection(database_url: str, fol
         ("questions.jsonl", "{", "questions.jsonl:1: not JSON"),
         ("questions.jsonl", json.dumps({"id": "1", "question": "Why?", "evidence": ["nowhere"]}), "is not in corpus.jsonl"),
         ("questions.jsonl", json.dumps({"id": "1", "question": "Why?"}), "no question says whether it is answerable"),
-        ("questions.jsonl", json.dumps({"id": "1"}), "KeyError: 'question'"),
+        ("questions.jsonl", json.dumps({"id": "1"}), "questions.jsonl:1: `question` is missing"),
+        ("questions.jsonl", json.dumps({"id": "1", "question": "Why?", "answerable": "no"}), "must be true or false"),
         ("corpus.jsonl", "", "holds no passage"),
     ],
 )  # fmt: skip

@@ -55,6 +55,8 @@ def test_gaps_are_listed_newest_first_one_line_each(ids: list[str]) -> None:
     assert len(run("list", "--limit", "1").stdout.splitlines()) == 1
     assert run("list", "--collection", "handbook").stdout.splitlines() == [second]
     assert run("list", "--limit", "0").exit_code == 2
+    none = run("list", "--collection", "nosuch")
+    assert (none.exit_code, none.stdout, none.stderr) == (0, "", "no gaps are recorded\n")
 
 
 def test_a_gap_is_shown_with_its_repeats(ids: list[str]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from pydantic import AliasChoices
 
 from gateway import body, cli, request
+from gateway.graders import GraderName
 from gateway.observing import conventions
 from gateway.providers.local.extractive import PREAMBLE
 from gateway.settings import CONFIG_VARIABLE, PREFIX, Settings, default_home
@@ -67,6 +68,12 @@ def test_every_setting_is_described_with_its_default_and_no_other_is() -> None:
         name: default for name, default in settings.items() if default != "made"
     }
     assert Path(described["GATEWAY_HOME"].strip("`")).expanduser() == default_home({})
+
+
+def test_every_grader_that_the_setting_knows_is_described_and_no_other_is() -> None:
+    assert [cells[0].strip("`") for cells in rows(page("judging.md"), "Who judges")] == list(get_args(GraderName))
+    (row,) = (cells for cells in rows(page("configuration.md"), "All settings") if cells[0] == "`GATEWAY_GRADERS`")
+    assert set(re.findall(r"`([a-z-]+)`", row[2])) == set(get_args(GraderName))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 
 from gateway.evaluation.answer_measuring import ClaimMemory, measure_into
 from gateway.evaluation.answered import read_answers
-from gateway.evaluation.cases import Case, LabelsUnreadable, read_cases
+from gateway.evaluation.cases import Case, read_cases
 from gateway.evaluation.grounding import (
     Valued,
     best_threshold,
+    check_enough,
     fitted,
     grounding_figures,
     out_of_fold,
@@ -20,7 +22,9 @@ from gateway.evaluation.grounding import (
     verified,
 )
 from gateway.evaluation.judging import examples, freely, judged_out_of_fold, seen, signals_for
-from gateway.evaluation.measuring import Memory, measured
+from gateway.evaluation.measuring import Memory, MemoryUnusable, measured
+from gateway.evaluation.rows import LabelsUnreadable
+from grading.calibrate import TooFewCases
 from grading.grade import Verdict
 from grading.score import FREE_SIGNALS
 from grading.signals import ALL_SIGNALS, EVIDENCE_SIGNALS, Margins, Measured
@@ -83,8 +87,17 @@ def test_cases_that_share_a_question_or_a_passage_are_one_group(tmp_path: Path) 
     [
         ("{", ":1: not JSON"),
         ("[]", ":1: not an object"),
-        ('{"question": "q"}', "not a labelled case (KeyError"),
-        (json.dumps(row(1, verdict="maybe")), "not a labelled case (ValueError"),
+        ('{"question": "q"}', ":1: `passages` is missing"),
+        (
+            json.dumps(row(1, verdict="maybe")),
+            ':1: `verdict` is "maybe"; it must be sufficient, partial or insufficient',
+        ),
+        (json.dumps(row(1, verdict=["partial"])), ':1: `verdict` is ["partial"]; it must be'),
+        (json.dumps(row(1, passages=[{"id": "p", "text": "x"}, {"id": "q"}])), ":1: `passages[1].text` is missing"),
+        (json.dumps(row(1, passages=["x"])), ':1: `passages[0]` is "x"; it must be an object'),
+        (json.dumps(row(1, passages={})), ":1: `passages` is {}; it must be a list"),
+        (json.dumps(row(1, question=None)), ":1: `question` is null; it must be a text"),
+        (json.dumps(row(1, history=[{"role": "user"}])), ":1: `history[0].content` is missing"),
         ("", "no labelled case"),
     ],
 )
@@ -94,6 +107,24 @@ def test_what_is_no_labelled_case_is_refused_with_its_place(tmp_path: Path, line
     with pytest.raises(LabelsUnreadable) as caught:
         read_cases([file])
     assert why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"supported": "no"}, ':1: `supported` is "no"; it must be true or false'),
+        ({"answer": 3.5, "unsupported_spans": "all"}, ':1: `unsupported_spans` is "all"; it must be a list or null'),
+        (
+            {"unsupported_spans": [[0, 3], [4]]},
+            ":1: `unsupported_spans[1]` is [4]; it must be an object of start and end",
+        ),
+    ],
+)
+def test_what_is_no_judged_answer_is_refused_with_its_field(tmp_path: Path, changes: dict[str, Any], why: str) -> None:
+    file = written(tmp_path, [{**answered(0, False, None), **changes}], "grounding.jsonl")
+    with pytest.raises(LabelsUnreadable) as caught:
+        read_answers([file])
+    assert str(caught.value).startswith(f"{file}{why}")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -122,6 +153,25 @@ async def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
     assert first == second
     assert first[2] is None
     assert steps == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (json.dumps(row(1)).encode() + b"\n", "line 1 is something else"),
+        (b'{"key": "1"}\nnotes, with no line end', "line 2 is something else"),
+        (b"\xff\xfe", "no cache of measures"),
+    ],
+)
+@pytest.mark.parametrize("kind", [Memory, ClaimMemory])
+def test_a_file_that_is_no_memory_is_left_as_it_was(
+    tmp_path: Path, kind: type[Memory | ClaimMemory], content: bytes, why: str
+) -> None:
+    file = tmp_path / "labels.jsonl"
+    file.write_bytes(content)
+    with pytest.raises(MemoryUnusable, match=why):
+        kind(file)
+    assert file.read_bytes() == content
 
 
 def labelled(count: int, origin: str = "a") -> list[Case]:
@@ -234,9 +284,25 @@ async def test_unsupported_answers_are_told_by_their_claims_out_of_fold(tmp_path
     assert figures.as_json()["auc"] == 1.0
 
 
+def test_too_few_answers_are_counted_as_they_are_before_anything_is_measured(tmp_path: Path) -> None:
+    rows = [answered(n, bool(n % 3), [] if n % 3 else [{"start": 32, "end": 63}]) for n in range(9)]
+    cases = read_answers([written(tmp_path, rows, "grounding.jsonl")])
+    with pytest.raises(TooFewCases) as caught:
+        check_enough(cases[:3], in_folds=False)
+    assert str(caught.value).startswith(
+        "3 judged answers are too few to fit on: 2 supported (questions: 2), 1 unsupported (questions: 1, "
+    )
+    check_enough(cases, in_folds=False)
+    unmarked = [replace(case, spans=None) for case in cases]
+    with pytest.raises(TooFewCases, match="part known: 0"):
+        check_enough(unmarked, in_folds=True)
+
+
 async def test_a_model_of_support_is_read_back_as_it_was(tmp_path: Path) -> None:
     found = await measured_answers(tmp_path)
     model = fitted(found)
+    assert model.answer.was_fitted_on([found[7].case.id])
+    assert not model.answer.was_fitted_on(["another"])
     again = SupportModel.from_json(model.to_json())
     assert again == model
     assert [verified(again, each) for each in found] == [verified(model, each) for each in found]

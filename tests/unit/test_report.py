@@ -105,6 +105,13 @@ def test_json_has_null_where_there_is_no_figure_and_is_json() -> None:
     assert told["seconds"]["total"]["failed"]["p99"] is None
     assert told["seconds"]["total"]["clean"]["count"] == 90
     assert told["rates"]["refusal"] == 0.04
+    thirds = json.loads(json.dumps(Report(seen_in([(n, of, v / 3) for n, of, v in SAMPLES], "by a third")).as_json()))
+    for report in (told, thirds):  # Prometheus extrapolates: counts come as 33.333
+        counts = [report["duplicates"], report["conflicts"], *report["answers"].values(), *report["refusals"].values()]
+        counts += [report["tokens"]["discarded"], report["strategies"]["gap_query"]["count"]]
+        counts += [each["count"] for stage in report["seconds"].values() for each in stage.values()]
+        assert {type(count) for count in counts} == {int}
+        assert {type(each["p50"]) for each in report["seconds"]["total"].values()} == {float, type(None)}
     empty = Report(Seen("nothing", {}))
     assert json.loads(json.dumps(empty.as_json(), allow_nan=False))["rates"]["refusal"] is None
 
@@ -131,7 +138,9 @@ def test_lengths_of_time(span: str, seconds: float | None) -> None:
     [
         (("--since", "soon"), 2, "no length of time"),
         (("--prometheus", "http://a", "--gateway", "http://b"), 2, "not both"),
-        (("--gateway", "http://127.0.0.1:9"), 1, "cannot be reached"),
+        (("--gateway", "http://127.0.0.1:9"), 1, "http://127.0.0.1:9/metrics cannot be reached: nothing listens there"),
+        (("--gateway", "nonsense"), 2, "--gateway nonsense is no address"),
+        (("--prometheus", "localhost:9090"), 2, "--prometheus localhost:9090 is no address"),
     ],
 )
 def test_what_cannot_be_reported_is_said(arguments: tuple[str, ...], code: int, words: str) -> None:
