@@ -15,6 +15,8 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import StatusCode
 
+from gateway.observing.outage import Outage
+
 KEPT = 4_096  # pairs of a name and a value
 KINDS = {0: 1, 1: 2, 2: 3, 3: 4, 4: 5}  # of the SDK: of the protocol
 CODES = {StatusCode.UNSET: 0, StatusCode.OK: 1, StatusCode.ERROR: 2}
@@ -30,10 +32,21 @@ _fixed32 = Struct("<I").pack
 class LeanExporter(OTLPSpanExporter):
     """The SDK's exporter over HTTP with the encoder of this file; address, headers, retries and time-outs are the SDK's."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._outage = Outage(OTLPSpanExporter.__module__)
+
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         if self._shutdown or not self._client.export(encoded(spans)).success:
             return SpanExportResult.FAILURE
+        self._outage.end()
         return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None:
+        if self._shutdown:
+            return
+        super().shutdown()  # type: ignore[no-untyped-call]
+        self._outage.close()
 
 
 def encoded(spans: Sequence[ReadableSpan]) -> bytes:

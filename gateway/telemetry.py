@@ -157,10 +157,11 @@ def _resource(version: str) -> Resource:
 
 def _metric_readers() -> tuple[MetricReader, ...]:
     try:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
-        return (PeriodicExportingMetricReader(OTLPMetricExporter()),)
+        from gateway.metric_exporter import MetricExporter
+
+        return (PeriodicExportingMetricReader(MetricExporter()),)
     except Exception:
         log.exception("no metrics are exported: the OTEL_EXPORTER_OTLP_* or OTEL_METRIC_* settings do not work")
         return ()

@@ -244,7 +244,7 @@ HTTP_NEW: Final = Metric(
     "http.server.request.duration",
     Kind.HISTOGRAM,
     "s",
-    "Requests that no answer came of; a stream's life would hide them (FIELD_REPORTS F6)",
+    "Requests that no answer came of; a stream's life would hide them",
     {"http.route": ROUTES, "http.response.status_code": STATUSES},
 )
 HTTP_OLD: Final = replace(
