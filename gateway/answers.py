@@ -98,6 +98,7 @@ class Answers:
         body = await read_json(exchange.scope, exchange.receive)
         asked = self._form.read(body)
         caller.require_collection(asked.request.collection)
+        self._house.check_question(asked.request.question)
         wish = self._wish(asked, caller, exchange, body)
         if wish is not None and wish.place is not None:
             return await self._resume(wish, wish.place, exchange, is_whole=not asked.request.stream)

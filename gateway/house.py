@@ -37,6 +37,10 @@ class Collections(Protocol):
         ...
 
 
+def any_question(question: str) -> None:
+    """Whatever is asked is a question."""
+
+
 @dataclass(frozen=True, slots=True)
 class House:
     """`provider` is who generates and grades; `models` says, for people, which model does what."""
@@ -61,6 +65,8 @@ class House:
     decisions: Decisions = field(default_factory=NoDecisions)
     speculation: Speculation = field(default_factory=lambda: Speculation("always"))
     breakers: Breakers = field(default_factory=Breakers)
+    check_question: Callable[[str], None] = any_question
+    """Raises InvalidRequest for a question that nobody here can be asked."""
 
     def parts_for(
         self,

@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
@@ -24,8 +24,10 @@ from streaming.wire.native import named, snippet
 
 if TYPE_CHECKING:
     from retrieval.ingest import Progress, Report
+    from retrieval.store import StoredDocument
 
-SAMPLE_QUESTION = "What happens to a draft when the verdict is insufficient?"  # about this project's own documents
+SAMPLE_QUESTION = "What happens to a draft when the verdict is insufficient?"
+SAMPLE_SOURCE = "how-it-works.md"  # of this project's own documents, which answers it
 
 
 class Screen:
@@ -69,17 +71,21 @@ class Screen:
             f"{report.added} added, {report.changed} changed, {report.unchanged} unchanged, {report.removed} removed"
         )
         self.note(f"Documents: {counts}; {report.passages} passages stored")
+        if not (report.added or report.changed or report.unchanged or report.unreadable):
+            self.note("  nothing to answer from: there is no Markdown, text, HTML or PDF file in it")
         for document in report.unreadable:
             self.note(f"  not read: {one_line(document.name)}: {one_line(document.why)}")
 
-    def serving(self, address: str, models: Mapping[str, str], documents: int | None, needs_key: bool) -> None:
-        """The address, who answers, how much there is to ask about, and a line to paste."""
+    def serving(
+        self, address: str, models: Mapping[str, str], documents: int | None, question: str, needs_key: bool
+    ) -> None:
+        """The address, who answers, how much there is to ask about (None: nobody knows), and a line to paste that asks `question`."""
         who = ", ".join(f"{role} {name}" for role, name in models.items())
         self.say(f"Serving on {address}")
         self.say(f"  models      {who}")
         if documents is not None:
-            self.say(f"  collection  default, {documents} documents")
-        self.say("  try         " + curl_line(address, SAMPLE_QUESTION, needs_key))
+            self.say(f"  collection  default, {documents} document{'' if documents == 1 else 's'}")
+        self.say("  try         " + curl_line(address, question, needs_key))
 
     def answer(self, as_json: bool) -> "JsonLines | Answer":
         """Where an answer's events are shown."""
@@ -164,6 +170,13 @@ class Answer:
 def one_line(text: str) -> str:
     """`text` cleaned, on one line."""
     return " ".join(clean(text).split())
+
+
+def sample_question(documents: "Sequence[StoredDocument] | None") -> str:
+    """A question to begin with, about one of the documents where there are any."""
+    if documents is None or any(each.source == SAMPLE_SOURCE for each in documents):
+        return SAMPLE_QUESTION
+    return f"What does {one_line(documents[0].title)} say?" if documents else "What is in these documents?"
 
 
 def curl_line(address: str, question: str, needs_key: bool) -> str:

@@ -12,7 +12,7 @@ from anyio import CancelScope
 from gateway.access.hosts import is_loopback
 from gateway.access.keys import Keys, OpenToAll
 from gateway.app import application
-from gateway.screen import Screen
+from gateway.screen import Screen, sample_question
 from gateway.server import Server, listen
 from gateway.settings import Settings
 from gateway.wiring import Library, wired
@@ -35,14 +35,14 @@ async def serve(settings: Settings, docs: Path | None, screen: Screen) -> None:
             async with wired(settings) as built:
                 require_keys(settings, built.house.keys)
                 await fill(built.library, docs, screen)
-                documents = await document_count(built.library)
+                documents, question = await to_ask(built.library)
                 address = address_of(settings.host, listener.getsockname()[1])
                 server = Server(
                     application(built.house),
                     built.house.open_answers,
                     settings.drain_grace_s,
                     on_start=lambda: screen.serving(
-                        address, built.house.models, documents, built.house.keys.are_needed
+                        address, built.house.models, documents, question, built.house.keys.are_needed
                     ),
                 )
                 orders.server = server
@@ -99,14 +99,15 @@ async def fill(library: Library | None, docs: Path | None, screen: Screen) -> No
         screen.ingested(report)
 
 
-async def document_count(library: Library | None, collection: str = "default") -> int | None:
-    """How many documents the collection has; None where there is no library."""
+async def to_ask(library: Library | None, collection: str = "default") -> tuple[int | None, str]:
+    """How many documents the collection has (None: there is no library), and a question to begin with."""
     if library is None:
-        return None
+        return None, sample_question(None)
     try:
-        return len(await library.store.documents(collection))
+        documents = await library.store.documents(collection)
     except CollectionNotFound:
-        return 0
+        documents = ()
+    return len(documents), sample_question(documents)
 
 
 def address_of(host: str, port: int) -> str:

@@ -269,6 +269,11 @@ class Settings(BaseSettings):
         return self.provider
 
     @property
+    def plays_scripts(self) -> bool:
+        """Whether a question may hold the markers of a script."""
+        return "scripted" in (self.chosen_provider, self.retriever)
+
+    @property
     def shares_recordings(self) -> bool:
         """Whether resumable answers are kept in the database, where other gateways find them: by default where a server is named."""
         if self.resume_store == "auto":

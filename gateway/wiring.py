@@ -16,7 +16,7 @@ from gateway.chat.profiles_of import profiles_of
 from gateway.decisions import Decisions, NoDecisions
 from gateway.gap_groups import GapGroups, NoGapGroups
 from gateway.graders import Available, GraderName, grader_of, graders_of
-from gateway.house import House
+from gateway.house import House, any_question
 from gateway.keeping.keeper import Keeper, Keeping, open_keeper
 from gateway.library import AnyCollection, KnownCollections
 from gateway.observing.metric_names import OPENINGS, POOL, UPSTREAMS, WAITING
@@ -219,6 +219,7 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
             judges.odds,
             lambda: open_answers.count,
         ),
+        check_question=_script_check(settings) if settings.plays_scripts else any_question,
     )
 
 
@@ -370,6 +371,13 @@ async def _calibrations(books: Library | None) -> dict[str, dict[str, Calibratio
 
     stored = PostgresCalibrations(books.pool)
     return {name: await stored.newest(grader=name) for name in ("calibrated", "score")}
+
+
+def _script_check(settings: Settings) -> Callable[[str], None]:
+    from gateway.providers.script import Script
+    from gateway.providers.scripted import playable
+
+    return playable(Script.parse(settings.script))
 
 
 def _scripted_retriever(settings: Settings) -> Retriever:

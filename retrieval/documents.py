@@ -1,6 +1,7 @@
 """Documents: a file's bytes -> a title and clean text with its headings."""
 
 import io
+import logging
 import re
 import stat
 from collections.abc import Callable
@@ -98,6 +99,9 @@ def _html(name: str, data: bytes) -> Page:
 
 
 def _pdf(name: str, data: bytes) -> Page:
+    logging.getLogger("pypdf").setLevel(
+        logging.CRITICAL
+    )  # it warns of what is read all the same, or refused here in our words
     try:
         reader = PdfReader(io.BytesIO(data), strict=False)
         if reader.is_encrypted and not reader.decrypt(""):

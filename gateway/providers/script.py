@@ -16,6 +16,7 @@ from typing import TypeVar
 from grading.grade import Grade, Verdict
 
 T = TypeVar("T")
+K = TypeVar("K", bound=StrEnum)
 
 MARKER = re.compile(r"\[\[(?!\s*\w+:)(.*?)\]\]", re.DOTALL)  # `[[name: ...]]` belongs to someone else
 STAMP = re.compile(r"Scripted passage \d+ of search (\d+)\.")
@@ -286,10 +287,19 @@ def _count(value: str) -> int:
 
 def _fault(value: str) -> Fault:
     name, at_sign, after = value.partition("@")
-    kind = FaultKind(name)
+    kind = _one_of(FaultKind)(name)
     if at_sign:
         return Fault(kind, _count(after))
     return Fault(kind, None if kind in BEFORE_RESPONSE or kind is FaultKind.NONE else 0)
+
+
+def _one_of(kind: type[K]) -> Callable[[str], K]:
+    def convert(value: str) -> K:
+        if value not in list(kind):
+            raise ValueError(f"{value!r} must be one of {', '.join(kind)}")
+        return kind(value)
+
+    return convert
 
 
 def _listed(convert: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
@@ -308,7 +318,7 @@ KEYS: Mapping[str, Setter] = {
     "padding": lambda script, value: replace(script, padding=_count(value)),
     "wider": lambda script, value: replace(script, wider=_count(value)),
     "odds": lambda script, value: replace(script, odds=_listed(_not_negative)(value)),
-    "verdict": lambda script, value: replace(script, verdicts=_listed(Verdict)(value)),
+    "verdict": lambda script, value: replace(script, verdicts=_listed(_one_of(Verdict))(value)),
     "missing": lambda script, value: replace(script, missing=value),
     "conflicts": lambda script, value: replace(script, conflicts=_listed(str)(value)),
     "relevant": lambda script, value: replace(script, relevant=_listed(_count)(value) if value else ()),
@@ -318,11 +328,11 @@ KEYS: Mapping[str, Setter] = {
     "sentence": lambda script, value: replace(script, sentence=_count(value)),
     "verify_ms": lambda script, value: replace(script, verify_ms=_not_negative(value)),
     "unsupported": lambda script, value: replace(script, unsupported=_listed(str)(value)),
-    "verifier_fault": lambda script, value: replace(script, verifier_fault=GraderFault(value)),
+    "verifier_fault": lambda script, value: replace(script, verifier_fault=_one_of(GraderFault)(value)),
     "rewrite_ms": lambda script, value: replace(script, rewrite_ms=_not_negative(value)),
     "rewrite": lambda script, value: replace(script, rewrite=value),
     "parts": lambda script, value: replace(script, parts=_listed(str)(value)),
     "alone": lambda script, value: replace(script, alone=value),
-    "rewriter_fault": lambda script, value: replace(script, rewriter_fault=GraderFault(value)),
-    "grader_fault": lambda script, value: replace(script, grader_faults=_listed(GraderFault)(value)),
+    "rewriter_fault": lambda script, value: replace(script, rewriter_fault=_one_of(GraderFault)(value)),
+    "grader_fault": lambda script, value: replace(script, grader_faults=_listed(_one_of(GraderFault))(value)),
 }

@@ -5,7 +5,7 @@ adapters hold nothing of a request but bounded tallies of what each question has
 """
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 import anyio
@@ -13,6 +13,7 @@ import anyio.lowlevel
 
 from gateway.providers.script import BEFORE_RESPONSE, Fault, FaultKind, GraderFault, Script, search_number, stamp
 from gateway.providers.script import stamped_search as searched
+from gateway.request import invalid
 from grading.faults import GraderUnavailable, RewriterUnavailable, VerifierUnavailable
 from grading.grade import Grade
 from grading.ports import Claim
@@ -162,6 +163,18 @@ class ScriptedVerifier:
         await anyio.sleep(script.verify_ms / 1000)
         await _fail(script.verifier_fault, VerifierUnavailable, "verifier")
         return tuple(bool(claim.passages) and script.supports(claim.text) for claim in claims)
+
+
+def playable(defaults: Script) -> Callable[[str], None]:
+    """Finds a misspelt marker before the answer begins, in which it would be a fault of the grader. Raises InvalidRequest."""
+
+    def check(question: str) -> None:
+        try:
+            Script.parse(question, defaults)
+        except ValueError as error:
+            raise invalid("question", f"cannot be played: {error}") from error
+
+    return check
 
 
 class ScriptedGenerator:

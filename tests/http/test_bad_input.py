@@ -13,6 +13,8 @@ from anyio.abc import SocketStream
 
 from gateway.access.keys import Keys
 from gateway.body import BODY_LIMIT_BYTES
+from gateway.providers.script import Script
+from gateway.providers.scripted import playable
 from retrieval.faults import CollectionNotFound
 from tests.support.clients import ask, client
 from tests.support.gateway_app import Running, running, scripted_house
@@ -277,6 +279,14 @@ async def test_unknown_collection_is_404_before_the_stream() -> None:
         response = await post(server.base_url, asked(collection="nowhere"))
     assert response.status_code == 404
     assert error_of(response)["type"] == "collection_not_found"
+
+
+async def test_a_misspelt_marker_of_a_script_is_422_before_the_stream() -> None:
+    async with running(replace(scripted_house(), check_question=playable(Script()))) as server:
+        response = await post(server.base_url, asked(question="Is it? [[verdct=partial]]"))
+    assert response.status_code == 422
+    assert error_of(response)["fields"][0]["path"] == "question"
+    assert "unknown key 'verdct'" in error_of(response)["message"]
 
 
 async def send_endlessly(stream: SocketStream, limit_bytes: int, sent: list[int]) -> None:

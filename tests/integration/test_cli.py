@@ -103,7 +103,7 @@ async def test_server_process_ingests_serves_quotes_and_stops(tmp_path: Path, do
         assert await gateway.exit_code() == 0
     output = "\n".join(gateway.output)
     assert "not read: broken.pdf" in output
-    assert "collection  default, 1 documents" in output
+    assert "collection  default, 1 document\n" in output
     assert f"curl -N {gateway.base_url}/v1/answers" in output
     assert "extractive" in output
     assert "Traceback" not in output

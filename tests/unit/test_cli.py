@@ -1,14 +1,19 @@
 """The command line: help, exit codes, errors without tracebacks. Scripted providers, so nothing is loaded and nothing is awaited."""
 
+import io
 import json
 import os
 import socket
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from gateway.cli import cli
+from gateway.screen import SAMPLE_QUESTION, Screen, sample_question
+from retrieval.ingest import Report
+from retrieval.store import StoredDocument
 
 runner = CliRunner()
 
@@ -89,6 +94,33 @@ def test_blank_question_is_a_usage_error() -> None:
     result = run("ask", " \u200b ")
     assert result.exit_code == 2
     assert "must not be blank" in result.stderr
+
+
+def test_a_misspelt_marker_is_a_usage_error_and_no_fault_of_the_grader() -> None:
+    result = run("ask", f"What is it? {QUICK} [[verdict=great]]")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "'great' must be one of sufficient, partial, insufficient" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("sources", "question"),
+    [
+        (None, SAMPLE_QUESTION),
+        (("api.md", "how-it-works.md"), SAMPLE_QUESTION),
+        (("bulbs.md",), "What does Bulbs and beds say?"),
+        ((), "What is in these documents?"),
+    ],
+)
+def test_the_question_to_begin_with_is_about_the_documents(sources: tuple[str, ...] | None, question: str) -> None:
+    now = datetime.now(UTC)
+    stored = [StoredDocument("d", each, "Bulbs\nand beds", None, 1, now) for each in sources or ()]
+    assert sample_question(None if sources is None else stored) == question
+
+
+def test_a_folder_with_nothing_to_read_is_said_so() -> None:
+    err = io.StringIO()
+    Screen(err=err).ingested(Report())
+    assert "nothing to answer from" in err.getvalue()
 
 
 def test_json_is_one_event_per_line() -> None:

@@ -133,10 +133,13 @@ def test_text_is_decoded_by_its_mark(encoding: str) -> None:
     ],
     ids=lambda value: None if isinstance(value, bytes) else value,
 )
-def test_what_cannot_be_read_is_named_with_the_reason(name: str, data: bytes, why: str) -> None:
+def test_what_cannot_be_read_is_named_with_the_reason(
+    name: str, data: bytes, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(DocumentUnreadable, match=why) as caught:
         parse_document(name, data)
     assert str(caught.value).startswith(f"{name}: ")
+    assert caplog.records == []  # said once, in these words alone
 
 
 def test_an_owner_password_alone_hides_nothing() -> None:
