@@ -60,6 +60,7 @@ def _local_voices(local: "LocalModels") -> Voices:
 async def _claude(settings: Settings, breakers: Breakers, stack: AsyncExitStack) -> Voices:
     from gateway.providers.claude.client import open_client
     from gateway.providers.claude.models import ClaudeModels
+    from gateway.providers.claude.rest import Rest
     from gateway.providers.claude.rewriter import AnthropicRewriter
     from gateway.providers.claude.verifier import AnthropicVerifier
 
@@ -74,7 +75,7 @@ async def _claude(settings: Settings, breakers: Breakers, stack: AsyncExitStack)
     judge = settings.grader_model
     drafts_for, grades_for = settings.fallback_generator_model, settings.fallback_grader_model
     grade_s = service_limit_s(settings.grade_timeout_s, stands_by=grades_for is not None)
-    claude = ClaudeModels(client, keeps=settings.prompt_cache)
+    claude = ClaudeModels(client, keeps=settings.prompt_cache, rest=Rest(settings.rest_s))
     models = GuardedModels(claude, breakers, settings.read_s, grade_s, asks_again=grades_for is None)
     standby = replace(models, generates=Role.FALLBACK_GENERATOR, grades=Role.FALLBACK_GRADER)
     judges_breaker = breakers.of(Role.GRADER, judge)

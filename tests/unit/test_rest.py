@@ -31,9 +31,16 @@ def busy(drafts: int) -> Rest:
 def test_few_drafts_take_no_rest_and_more_take_longer_ones_up_to_a_bound() -> None:
     rests = [busy(drafts).seconds() for drafts in range(1_000)]
     assert set(rests[: FREE_DRAFTS + 1]) == {0.0}
-    assert rests[FREE_DRAFTS + 1] > 0
+    assert 0 < rests[FREE_DRAFTS + 1] < LONGEST_S
     assert rests == sorted(rests)
     assert rests[-1] == LONGEST_S
+
+
+def test_a_longest_rest_of_nothing_passes_each_token_on_as_it_comes() -> None:
+    rest = Rest(0.0)
+    for _ in range(1_000):
+        rest.begin()
+    assert rest.seconds() == 0
 
 
 async def test_tokens_that_come_during_a_rest_come_together_and_whole() -> None:
@@ -60,6 +67,7 @@ async def test_tokens_that_come_during_a_rest_come_together_and_whole() -> None:
 
 async def test_a_draft_that_is_closed_counts_no_more() -> None:
     rest = busy(FREE_DRAFTS)
+    assert rest.seconds() == 0
     async with messages_api(SCRIPT) as api:
         client = open_client("a-key", api.base_url, connect_s=5, read_s=5)
         try:

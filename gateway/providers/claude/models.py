@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 class ClaudeModels:
     """Makes what generates and what grades with a model (gateway.chat.profiles_of.Models).
 
-    `keeps`: the service is asked to keep what it has read of a prompt (gateway.providers.claude.request).
+    `keeps`: the service is asked to keep what it has read of a prompt (gateway.providers.claude.request). `rest` is that of all drafts.
     """
 
-    def __init__(self, client: "AsyncAnthropic", *, keeps: bool = False) -> None:
+    def __init__(self, client: "AsyncAnthropic", *, keeps: bool = False, rest: Rest | None = None) -> None:
         self._client = client
         self._keeps = keeps
-        self._rest = Rest()
+        self._rest = rest or Rest()
 
     def generator(self, model: str) -> AnthropicGenerator:
         return AnthropicGenerator(self._client, model, keeps=self._keeps, rest=self._rest)
