@@ -37,13 +37,18 @@ from tests.support.returning_client import Refused, answer
 from tests.support.scripted_text import undrafted
 from tests.support.tcp_proxy import TcpProxy, to_postgres
 
-STREAMS, AT_ONCE, LIMIT_S = 20_000, 24, 540.0
+STREAMS, AT_ONCE, LIMIT_S = 20_000, 64, 840.0
 BACK_SHARE = 0.1  # of the clients, who ask for a resumable answer, lose their connections and come back
 EVERY_S = 20.0  # from the end of one disturbance to the next
 EXCUSED_S = 6.0  # after a disturbance, what it broke may still fail: pools and breakers mend
 SETTLED_S = 10.0
 REACH_GROWTH_MB = 16.0
-KEEP_S = "20"  # finished answers, so that memory does not wait for 300 s to be level
+SETTINGS = {
+    "GATEWAY_SPECULATE": "always",
+    "GATEWAY_RESUME_KEEP_S": "20",  # finished answers, so that memory does not wait for 300 s to be level
+    "GATEWAY_READ_S": "2",  # a model that falls silent holds a client for so long
+    "MALLOC_TRIM_THRESHOLD_": "131072",  # what is freed goes back to the system: RSS is what is held
+}
 WARM_S = 120.0  # a shorter run still fills caches and pools
 ANSWER_LIMIT_S = 60.0
 COMING_BACK = "[[grade_ms=20 ttft_ms=20 tps=100 tokens=40]]"
@@ -256,7 +261,7 @@ async def soaking(folder: Path, seed: int, at_once: int) -> AsyncIterator[Soak]:
         socket = str(conninfo_to_dict(url)["host"])
         async with TcpProxy(lambda: to_postgres(socket)) as proxy:
             through = make_conninfo(url, host="127.0.0.1", port=proxy.port, sslmode="disable", gssencmode="disable")
-            async with started(2, folder, through, GATEWAY_SPECULATE="always", GATEWAY_RESUME_KEEP_S=KEEP_S) as every:
+            async with started(2, folder, through, **SETTINGS) as every:
                 yield Soak(every, Cluster(home / "postgres"), proxy, seed, at_once)
 
 
@@ -345,7 +350,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Mixed traffic while things are broken; nothing may be lost or leak.")
     parser.add_argument("--json", type=Path, help="write every figure there")
     parser.add_argument("--streams", type=int, default=STREAMS, help="requests of all kinds (20000)")
-    parser.add_argument("--minutes", type=float, default=LIMIT_S / 60, help="it ends by then (9)")
+    parser.add_argument("--minutes", type=float, default=LIMIT_S / 60, help="it ends by then (14)")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gw-soak-") as folder:
