@@ -77,6 +77,10 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 _BOUNDARY = re.compile(r"""(?<=[.!?…])["')\]»”’]*\s+(?=["'(\[«“‘]*[^\W_a-zà-ÿ])|(?<=[。！？])|\s*\n\s*""")
 _ABBREVIATED = re.compile(r"(?:^|\s|\()(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|No|Fig|Eq|vs|cf|e\.g|i\.e|etc|approx|Jr|Sr)\.$")
 
+ABBREVIATED_MOST = len(
+    " approx."
+)  # no more is looked at: in a text of abbreviations alone each would look at all before it
+
 
 def _sections(text: str, headings: Sequence[Heading]) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     """Start, end and heading path of each section; a heading with nothing under it goes to the section after it."""
@@ -109,7 +113,8 @@ def _bounds(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     begun = start
     for boundary in _BOUNDARY.finditer(text, start, end):
         is_line_end = "\n" in boundary.group()
-        if not is_line_end and _ABBREVIATED.search(text, begun, boundary.start()):
+        end_of_word = boundary.start()
+        if not is_line_end and _ABBREVIATED.search(text, max(begun, end_of_word - ABBREVIATED_MOST), end_of_word):
             continue
         yield from _trimmed(text, begun, boundary.end())
         begun = boundary.end()

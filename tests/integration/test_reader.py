@@ -62,6 +62,24 @@ async def test_a_pdf_is_compressed_and_so_large_sooner() -> None:
         await eventually(lambda: bool(readers()))
 
 
+@pytest.mark.parametrize(
+    ("name", "piece"), [("a.html", b"<a "), ("a.html", b"<b>"), ("a.md", b"<!--"), ("a.md", b"![")]
+)
+async def test_markup_that_takes_its_parser_long_is_read_apart_however_small(name: str, piece: bytes) -> None:
+    """On a worker thread nobody could end it, and it would hold up every stream."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(reader.read, name, piece * (32_768 // len(piece)), None, Chunking())
+        await eventually(lambda: bool(readers()))
+        tasks.cancel_scope.cancel()
+    await eventually(lambda: not readers())
+
+
+def test_a_page_of_the_usual_size_is_read_at_once() -> None:
+    assert reader.is_light(b'<p>A sentence with <a href="https://tea.example">a link</a>.</p>\n' * 400, "html")
+    assert reader.is_light(PROSE[: reader.HERE_BYTES // 2], "markdown")
+    assert reader.is_light(b"[<" * 32_000, "text")
+
+
 async def test_who_leaves_leaves_nobody_reading() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(reader.read, "slow.md", SLOW, None, Chunking())

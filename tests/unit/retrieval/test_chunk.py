@@ -1,7 +1,9 @@
 """Chunking, pure."""
 
 import itertools
+import time
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +69,27 @@ def test_neighbours_share_a_little() -> None:
     passages = chunk(sentences(100))
     shared = [before.end - after.start for before, after in itertools.pairwise(passages)]
     assert all(0 < one < len(passages[0].text) / 3 for one in shared)
+
+
+def test_a_text_of_abbreviations_alone_is_cut_in_no_time() -> None:
+    """It took half a minute of a core: at each one all of the text before it was looked at."""
+    began_s = time.process_time()
+    assert len(chunk("A. " * 20_000)) > 100
+    assert time.process_time() - began_s < 5
+
+
+@pytest.mark.parametrize("word", ["approx.", "Mr.", "A.", "e.g.", "(e.g."])
+def test_an_abbreviation_is_known_wherever_it_stands(word: str) -> None:
+    for before in ("", "x " * 40, "x" * 80 + " "):
+        assert len(chunk(f"They met {before}{word} Smith in town.", (), Chunking(target_tokens=200))) == 1
+        sentences = f"They met {before}{word} Smith. Then all went home."
+        assert [
+            one.text
+            for one in chunk(sentences, (), Chunking(target_tokens=estimated_tokens(sentences) - 1, overlap_tokens=0))
+        ] == [
+            f"They met {before}{word} Smith.",
+            "Then all went home.",
+        ]
 
 
 def test_an_abbreviation_ends_no_sentence() -> None:
