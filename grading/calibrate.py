@@ -234,12 +234,15 @@ def _rising(names: Sequence[str], rising: Collection[str]) -> list[bool]:
 
 
 def check_enough(examples: Sequence[Example]) -> None:
+    """Returns when a model can be fitted on these. Raises TooFewCases, which counts them."""
     groups: dict[bool, set[str]] = {True: set(), False: set()}
     for each in examples:
         groups[each.sufficient].add(each.group)
     if min(len(found) for found in groups.values()) < 2:
+        sufficient = sum(each.sufficient for each in examples)
         raise TooFewCases(
-            f"{len(examples)} labelled cases: at least two questions with a sufficient set and two with one that is not are needed"
+            f"{len(examples)} labelled cases are too few to fit on: {sufficient} sufficient (questions: {len(groups[True])}), "
+            f"{len(examples) - sufficient} not sufficient (questions: {len(groups[False])}). At least two questions of each kind are needed"
         )
 
 

@@ -170,7 +170,9 @@ def _older(path: Path | None) -> Any:
         return None
     try:
         old = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        stop(f"{path} cannot be read: {error.strerror}", USAGE)
+    except ValueError as error:
         stop(f"{path}: {error}", USAGE)
     if not isinstance(old, dict) or old.get("form") != FORM:
         stop(f"{path}: not written by this version of `gateway bench --json`", USAGE)

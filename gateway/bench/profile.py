@@ -107,7 +107,9 @@ def read_profile(path: Path) -> Profile:
     try:
         said = tomllib.loads(path.read_text(encoding="utf-8"))
         return Profile.model_validate({"name": path.stem, **said})
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise ProfileUnreadable(f"{path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ProfileUnreadable(f"{path}: {error}") from error
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())

@@ -205,7 +205,7 @@ def test_what_cannot_be_read_is_named_without_a_traceback(arguments: tuple[str, 
 def test_too_few_labels_are_said_so(tmp_path: Path) -> None:
     found = run("calibrate", str(labels(tmp_path, 2)), "--grader", "score")
     assert (found.exit_code, found.stdout) == (2, "")
-    assert "at least two questions" in found.stderr
+    assert "2 labelled cases are too few to fit on: 1 sufficient (questions: 1), 1 not sufficient" in found.stderr
 
 
 def test_calibrate_prints_one_json_object_and_nothing_else(tmp_path: Path) -> None:
