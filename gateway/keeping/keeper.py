@@ -19,6 +19,7 @@ from gateway.open_answers import OpenAnswers
 from gateway.problems import IdempotencyKeyReused, TooManyKept
 from retrieval.faults import GatewayFault
 from retrieval.tenancy import DEFAULT
+from retrieval.traceless import traceless
 from streaming.attempt import Emit
 from streaming.events import Done, Event, Failed
 from streaming.halt import Halt
@@ -230,9 +231,9 @@ class Keeper:
 
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._mind, kept, tasks.cancel_scope)
-                tasks.start_soon(end_when_stopped, kept, tasks.cancel_scope)
-                tasks.start_soon(self._share, kept)
+                tasks.start_soon(traceless, self._mind, kept, tasks.cancel_scope)
+                tasks.start_soon(traceless, end_when_stopped, kept, tasks.cancel_scope)
+                tasks.start_soon(traceless, self._share, kept)
                 await run(emit, halt)
                 tasks.cancel_scope.cancel()
         except Exception:  # in this group the answers of all other clients would fall with it
