@@ -10,6 +10,7 @@ from retrieval.evidence import Cleaned, cleaned, evidence
 from retrieval.passage import Passage, merge
 from retrieval.ports import Query, Reranker
 from retrieval.sources import Source
+from retrieval.traceless import traceless
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Searcher:
 
         async with anyio.create_task_group() as tasks:
             for place, query in enumerate(queries):
-                tasks.start_soon(one, place, query)
+                tasks.start_soon(traceless, one, place, query)
         if faults:
             raise faults[0]
         return found

@@ -18,6 +18,7 @@ from grading.faults import GraderUnavailable
 from grading.grade import Grade, Verdict
 from grading.words import first_words
 from retrieval.passage import Passage
+from retrieval.traceless import traceless
 
 BUDGET_TOKENS = 250  # the evidence that the reader was tuned on; its card says what to expect beyond
 LONGEST_TOKENS = 320
@@ -73,7 +74,7 @@ class ReaderGrader:
             readings.append(await self.read(question, pieces))
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(read)
+            tasks.start_soon(traceless, read)
             logits = await self._pairs.scores(question, texts, Urgency.VERDICT)
         return readings[0], logits
 
@@ -91,7 +92,7 @@ class ReaderGrader:
 
         async with anyio.create_task_group() as tasks:
             for place in likeliest:
-                tasks.start_soon(read, place)
+                tasks.start_soon(traceless, read, place)
         return readings
 
     def _reading(self, question: str, text: str) -> Reading:

@@ -17,6 +17,7 @@ from gateway.providers.local.slots import Urgency
 from grading.evidence import Piece, pack
 from grading.signals import Margins, Measured, clauses
 from retrieval.passage import Passage
+from retrieval.traceless import traceless
 
 CLAUSE_TOKENS = 150
 CONVINCES = 2.0  # the reader's lead from which no passage is read alone: what it would add changes no verdict
@@ -48,11 +49,11 @@ class LocalMeasure:
         packed, *parts_packed = await to_thread.run_sync(_packings, question, parts, pieces)
         work = _Work()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(work.read, self._reader, question, packed, self._urgency)
+            tasks.start_soon(traceless, work.read, self._reader, question, packed, self._urgency)
             if self._wants_late:
-                tasks.start_soon(work.compare, self._late, question, packed, self._urgency)
+                tasks.start_soon(traceless, work.compare, self._late, question, packed, self._urgency)
             for part, text in zip(parts, parts_packed, strict=True):
-                tasks.start_soon(work.score, self._pairs, part, text, self._urgency)
+                tasks.start_soon(traceless, work.score, self._pairs, part, text, self._urgency)
             logits = await self._pairs.scores(question, [each.full for each in pieces], self._urgency)
         whole = _margins(work.readings[packed])
         return Measured(
@@ -77,7 +78,7 @@ class LocalMeasure:
         work = _Work()
         async with anyio.create_task_group() as tasks:
             for text in dict.fromkeys(texts):
-                tasks.start_soon(work.read, self._reader, question, text, self._urgency)
+                tasks.start_soon(traceless, work.read, self._reader, question, text, self._urgency)
         found = zip(likeliest, texts, strict=True)
         return tuple((place + 1, _margins(work.readings[text])) for place, text in found)
 

@@ -10,6 +10,7 @@ import anyio
 from gateway.providers.local.network import Network
 from gateway.providers.local.slots import Slots, Urgency
 from grading.words import first_words
+from retrieval.traceless import traceless
 
 REMEMBERED_PAIRS = 2_048  # about 2 MB of text; the grade, the rerank and the draft of one answer ask for the same pairs
 QUESTION_WORDS = 70
@@ -53,7 +54,7 @@ class PairScorer:
 
         async with anyio.create_task_group() as tasks:
             for index in range(len(texts)):
-                tasks.start_soon(place, index)
+                tasks.start_soon(traceless, place, index)
         return found
 
     async def _compute(self, pair: tuple[str, str], urgency: Urgency) -> None:

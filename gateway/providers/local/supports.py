@@ -16,6 +16,7 @@ from grading.evidence import Piece, pack, piece
 from grading.signals import Margins
 from grading.support import ClaimMeasured
 from retrieval.passage import Passage
+from retrieval.traceless import traceless
 
 CLAIM_TOKENS = 120  # the sentences nearest the claim: half the reader's evidence, in half the time
 
@@ -40,7 +41,7 @@ class SupportMeasure:
 
         async with anyio.create_task_group() as tasks:
             for place in range(len(claims)):
-                tasks.start_soon(read, place)
+                tasks.start_soon(traceless, read, place)
             similar = await self._late.similar_to_all(claims, [each.full for each in pieces], urgency)
         return [
             ClaimMeasured(Margins(*astuple(reading)), found)

@@ -21,6 +21,7 @@ from grading.signals import Margins
 from grading.support import CLAIM_SIGNALS, FEWEST_WORDS, ClaimMeasured, Source, claim_values
 from grading.words import words
 from retrieval.passage import Passage
+from retrieval.traceless import traceless
 
 
 class Measure(Protocol):
@@ -47,7 +48,7 @@ class ReaderMeasure:
 
         async with anyio.create_task_group() as tasks:
             for place in range(len(claims)):
-                tasks.start_soon(read, place)
+                tasks.start_soon(traceless, read, place)
         return [found[place] for place in range(len(claims))]
 
 
@@ -78,7 +79,9 @@ class LocalVerifier:
         try:
             async with anyio.create_task_group() as tasks:
                 for places in open_claims.values():
-                    tasks.start_soon(self._judge, question, [claims[place] for place in places], places, verdicts)
+                    tasks.start_soon(
+                        traceless, self._judge, question, [claims[place] for place in places], places, verdicts
+                    )
         except Exception as error:
             raise VerifierUnavailable(told(error, f"the local verifier failed on {len(claims)} sentences")) from error
         return tuple(verdicts[place] for place in range(len(claims)))
