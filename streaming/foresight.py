@@ -105,6 +105,7 @@ class Foresight:
         self._scope.cancel()
         with CancelScope(shield=True):  # what it still does after a cancel waits for nothing
             await self._over.wait()
+        self.race = None  # which emits by this: the two would keep each other, and all of the answer
 
     async def _run(self, searcher: Searcher, question: str) -> None:
         try:
