@@ -25,6 +25,7 @@ if [ ! -d "$work/base" ]; then
     debootstrap --variant=minbase --include=python3,python3-venv,python3-pip,ca-certificates bookworm "$work/base" >/dev/null
     ln -s python3 "$work/base/usr/bin/python"
     rm -f "$work"/base/usr/lib/python3*/EXTERNALLY-MANAGED "$work"/base/var/cache/apt/archives/*.deb
+    rm -rf "$work/base/etc/ssl/certs" # its links lead out of the folder, to the files that are copied here
     cp -rL /etc/ssl/certs "$work/base/etc/ssl/"
     for file in /etc/resolv.conf /etc/pip.conf; do [ ! -e "$file" ] || cp "$file" "$work/base$file"; done
 fi
