@@ -83,23 +83,27 @@ class House:
         usable = tuple(one for one in self.parts.sources if one.collection is None or may_use(one.collection))
         if self.speculation.sheds_looking_ahead:
             usable = tuple(replace(one, parallel=False) for one in usable)  # searched when needed
-        parts = replace(self.parts, grader=options.grader or own.get(collection, self.parts.grader), sources=usable)
-        if len(usable) < len(self.parts.sources):
-            parts = replace(parts, cache=None)  # what is kept there may rest on a collection not for this caller
-        if options.generator is not None:
-            parts = replace(parts, generator=options.generator, cache=None)  # what is kept there another model wrote
+        grader = options.grader or own.get(collection, self.parts.grader)
+        generator = options.generator or self.parts.generator
+        # What the cache keeps may rest on a collection that is not for this caller, and another model wrote it.
+        may_be_kept = options.generator is None and len(usable) == len(self.parts.sources)
         speculator = self.speculation.speculator(
-            options.speculate,
-            grader=parts.grader.name,
-            generator=parts.generator.name,
-            collection=collection,
-            tenant=tenant,
+            options.speculate, grader=grader.name, generator=generator.name, collection=collection, tenant=tenant
         )
-        return replace(parts, speculator=speculator)
+        return replace(
+            self.parts,
+            grader=grader,
+            generator=generator,
+            sources=usable,
+            cache=self.parts.cache if may_be_kept else None,
+            speculator=speculator,
+        )
 
     def limits_for(self, options: Options) -> Limits:
         """The budget as one request wants it: its own number of retries (at most two), never more time than the server allows."""
         retries, deadline_s, verify = options.max_retries, options.deadline_s, options.verify
+        if retries is None and deadline_s is None and verify is None and options.output_tokens is None:
+            return self.limits
         return replace(
             self.limits,
             max_retries=self.limits.max_retries if retries is None else retries,

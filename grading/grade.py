@@ -69,6 +69,8 @@ def consistent(grade: Grade, passage_count: int) -> Grade:
     verdict = grade.verdict
     if verdict is Verdict.SUFFICIENT and contradicts:
         verdict = Verdict.PARTIAL if known else Verdict.INSUFFICIENT
+    if (verdict, missing, known) == (grade.verdict, grade.missing, grade.relevant):
+        return grade
     return replace(grade, verdict=verdict, missing=missing, relevant=known)
 
 

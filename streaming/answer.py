@@ -49,7 +49,8 @@ async def answer(
 
 class _Answer:
     def __init__(self, ask: Ask, parts: Parts, limits: Limits, emit: Emit, observer: Observer, halt: Halt) -> None:
-        self._ask, self._parts, self._limits = replace(ask, history=weighty(ask.history)), parts, limits
+        self._ask = replace(ask, history=weighty(ask.history)) if ask.history else ask
+        self._parts, self._limits = parts, limits
         self._emit, self._halt, self._outside = emit, halt, observer
         self._observer = Both(observer, Learning(parts.speculator))
         self._ledger = Ledger()

@@ -21,7 +21,7 @@ class Room:
         self._whole_bytes = max(limit_bytes, whole_bytes)
         self._text_bytes = 0
         self._quote_bytes = 0
-        self._freed = anyio.Event()
+        self._freed: anyio.Event | None = None  # while somebody waits, which is seldom
 
     def fits(self, size: Weight) -> bool:
         """Whether `size` more stays within the limits."""
@@ -34,12 +34,13 @@ class Room:
         while not self.fits(size):
             self._freed = anyio.Event()
             await self._freed.wait()
+        self._freed = None
 
     def widen(self, limit_bytes: int) -> None:
         """From now on `limit_bytes` fit, if that is more than before."""
         self.limit_bytes = max(self.limit_bytes, limit_bytes)
         self._whole_bytes = max(self._whole_bytes, limit_bytes)
-        self._freed.set()
+        self._free()
 
     def take(self, size: Weight) -> None:
         text, quotes = size
@@ -50,4 +51,8 @@ class Room:
         text, quotes = size
         self._text_bytes -= text
         self._quote_bytes -= quotes
-        self._freed.set()
+        self._free()
+
+    def _free(self) -> None:
+        if self._freed is not None:
+            self._freed.set()

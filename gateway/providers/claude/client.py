@@ -89,13 +89,12 @@ class _Client(AsyncAnthropic):
 
 def with_content(like: httpx2.Request, content: bytes) -> httpx2.Request:
     """A request like another one, with other content, in the trace of whoever asks."""
-    length = b"content-length"
-    headers = [(name, value) for name, value in like.headers.raw if name.lower() != length]
-    headers.append((length, b"%d" % len(content)))
-    headers.extend((name.encode(), value.encode()) for name, value in outgoing.headers().items())
     request = httpx2.Request(
-        like.method, like.url, headers=headers, stream=httpx2.ByteStream(content), extensions=like.extensions
+        like.method, like.url, headers=like.headers, stream=httpx2.ByteStream(content), extensions=like.extensions
     )
+    request.headers.encoding = like.headers.encoding  # else it is found out anew, by trying each name and each value
+    for name, value in {"content-length": str(len(content)), **outgoing.headers()}.items():
+        request.headers[name] = value
     request.read()
     return request
 
