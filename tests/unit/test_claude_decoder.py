@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.bench.messages_wire import Answer, Request, Wire
@@ -222,3 +222,21 @@ def test_what_is_no_count_of_tokens_counts_for_none(said: object) -> None:
     delta = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": said}}
     found = pieces_of(sse(start, opened(), text("All is well."), closed(), delta, {"type": "message_stop"}), [])
     assert found[-1] == Stopped(StopReason.END, Usage(0, 0))
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**30), 10**30)
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(), max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(value=st.dictionaries(st.text(max_size=8), JSON_VALUES, max_size=4), ascii_only=st.booleans())
+@example(value={"half of a pair": "\ud800", "deep": json.loads("[" * 300 + "]" * 300)}, ascii_only=True)
+def test_an_event_is_what_json_says_it_is(value: dict[str, Any], ascii_only: bool) -> None:
+    said = json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "backslashreplace")
+    assert Frames().feed(b"data: " + said + b"\n\n") == [json.loads(said)]
