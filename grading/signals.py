@@ -161,7 +161,7 @@ def signals(question: str, pieces: Sequence[Piece], measured: Measured) -> Signa
 
 def clauses(question: str) -> tuple[str, ...]:
     """The parts of a question that asks several things, at most three; none for a question of one part."""
-    parts = [part.strip() for part in _CLAUSE_END.split(question) if len(content_words(part)) > 1]
+    parts = [part.strip() for part in _CLAUSE_END.split(" ".join(question.split())) if len(content_words(part)) > 1]
     return tuple(parts[:MOST_CLAUSES]) if len(parts) > 1 else ()
 
 

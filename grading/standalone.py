@@ -12,6 +12,10 @@ SHORT_WORDS = (
     1  # so short a question leans on what was said before, unless it names something; nDCG@10 1: .502, 2: .500, 3: .497
 )
 INNER_WORDS = 3  # after so many content words a pronoun more likely means something in the question itself
+LONGEST_READ = (
+    600  # characters of an earlier turn: its topic is in its first words, and every other answer waits meanwhile
+)
+EXISTENTIAL_REACH = 12  # characters from the beginning of "is there" to its pronoun, at most
 
 
 class Said(Protocol):
@@ -83,7 +87,12 @@ _YES = (
     r"(?:yes|yeah|yep|yup|sure|ok|okay|alright|of course|absolutely|definitely|certainly|go ahead|"
     r"(?:yes )?please(?: do)?|do it|do so|sounds good|why not)"
 )
-_ONLY_YES = re.compile(rf"(?:{_YES}[\s,.!]*)+(?:thanks|thank you)?[\s.!]*$", re.IGNORECASE)
+# Each text in one way alone, and none given back: "yes please" as one word or two, twenty times over, was tried in a million ways.
+_ONE_YES = (
+    r"(?:yes|yeah|yep|yup|sure|ok(?:ay)?|alright|of course|absolutely|definitely|certainly|go ahead|"
+    r"please(?: do(?! (?:it|so)))?|do it|do so|sounds good|why not)"
+)
+_ONLY_YES = re.compile(rf"(?:{_ONE_YES}[\s,.!]*+)++(?:thanks|thank you)?[\s.!]*+$", re.IGNORECASE)
 _YES_AND_MORE = re.compile(rf"^(?:{_YES}[,.!]+\s+)+(?=\w+\W+\w)", re.IGNORECASE)
 _OFFER = re.compile(
     r"(?:(?:would you like|do you want|shall i|should i|may i|can i|let me know if you(?: would|'d|’d)? (?:like|want)|"
@@ -141,7 +150,7 @@ def _topic(turns: Sequence[Said]) -> str:
     topic = ""
     for turn in turns:
         if turn.role == "user":
-            topic = _phrase(_joined(turn.content.strip(), topic)) or topic
+            topic = _phrase(_joined(turn.content[:LONGEST_READ].strip(), topic)) or topic
     return topic
 
 
@@ -180,11 +189,12 @@ def _outer_pronoun(question: str) -> re.Match[str] | None:
     """The first pronoun that can only mean something outside the question."""
     spared = {match.start() for match in _EXISTENTIAL.finditer(question)}
     for match in _PRONOUN.finditer(question):
-        if match.group().lower() == "there" and any(start <= match.start() <= start + 12 for start in spared):
+        at = match.start()
+        if match.group().lower() == "there" and any(at - back in spared for back in range(EXISTENTIAL_REACH + 1)):
             continue
-        before = question[: match.start()]
-        if len(content_words(before)) < INNER_WORDS and not _names(before):
-            return match
+        before = question[:at]
+        is_outer = len(content_words(before)) < INNER_WORDS and not _names(before)
+        return match if is_outer else None  # before a later one stands all of that too
     return None
 
 

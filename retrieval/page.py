@@ -35,8 +35,15 @@ class Page:
 
 
 def tidy(words: str) -> str:
-    """`words` without NUL, surrogates, other control characters and white space at the ends."""
-    return _CONTROL.sub("", storable(words).replace("\r\n", "\n").replace("\r", "\n")).strip()
+    """`words` without NUL, surrogates, other control characters and white space at the ends; a run of LONGEST_BLANK or more is cut short.
 
+    White space counts for no token, so that a passage could hold a megabyte of it, and every pattern that looks for blanks would walk it.
+    """
+    text = _CONTROL.sub("", storable(words).replace("\r\n", "\n").replace("\r", "\n")).strip()
+    return _LONG_BLANK.sub(lambda blank: "\n\n" if "\n" in blank.group() else " ", text)
+
+
+LONGEST_BLANK = 100  # characters: more than any column of a table is wide
+_LONG_BLANK = re.compile(rf"\s{{{LONGEST_BLANK},}}")
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")

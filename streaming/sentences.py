@@ -10,7 +10,7 @@ FEWEST_WORDS = 3  # "Yes." or "1." says nothing that could be checked: it goes w
 
 _CLOSERS = r"""["'”’»)\]*_`]*"""
 _END = re.compile(
-    rf"(?P<stop>[.!?…؟۔।]+){_CLOSERS}(?:\[\d+\])*(?=\s)\s*"  # a blank must follow: there is none in 3.14
+    rf"(?<![.!?…؟۔।])(?P<stop>[.!?…؟۔।]+){_CLOSERS}(?:\[\d+\])*(?=\s)\s*"  # a blank must follow: there is none in 3.14
     r"|[。｡！？]+[」』”’）】》]*\s*"
     r"|\n\s*"
 )

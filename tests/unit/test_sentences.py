@@ -1,5 +1,7 @@
 """Where the sentences of an answer end, what they cite, and that nothing is lost, however the text is divided into pieces."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -150,3 +152,12 @@ def test_a_citation_never_comes_before_the_text_it_covers(case: tuple[str, list[
         for piece in sentence.pieces:
             said += len(piece.text) if isinstance(piece, Text) else 0
             assert not isinstance(piece, Cited) or piece.end <= said
+
+
+def test_a_run_of_stops_without_an_end_is_looked_at_once() -> None:
+    """Every other answer waits meanwhile."""
+    began_s, sentences = time.process_time(), Sentences()
+    for _ in range(500):
+        sentences.add((Text("!!!!!!!!"),))
+    assert "".join(each.text for each in sentences.rest()) != ""
+    assert time.process_time() - began_s < 5

@@ -89,6 +89,10 @@ def test_a_question_is_parted_where_it_asks_two_things() -> None:
         "when are roses pruned?",
     )
     assert clauses("How deep are tulip and rose bulbs planted?") == ()
+    assert clauses("How deep  are they\nplanted?\n\nWhen are roses pruned?") == (
+        "How deep are they planted",
+        "When are roses pruned?",
+    )
 
 
 def test_names_are_runs_of_capitals_without_the_word_that_begins_the_question() -> None:

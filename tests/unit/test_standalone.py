@@ -1,5 +1,6 @@
 """Follow-ups made to stand alone, on made conversations."""
 
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -77,6 +78,34 @@ def test_a_pronoun_that_means_something_in_the_question_is_left_alone() -> None:
 def test_yes_means_what_was_offered(yes: str) -> None:
     offered = talk("How do refunds work?", "They take five days. Would you like me to explain gift card refunds?")
     assert standalone(yes, offered) == "Explain gift card refunds"
+
+
+@pytest.mark.parametrize(
+    "yes", ["yes yes", "okay", "Okay, please do it.", "please do so", "Yes please, thank you!", "sure please yes"]
+)
+def test_yes_in_several_words_is_yes(yes: str) -> None:
+    offered = talk("How do refunds work?", "They take five days. Would you like me to explain gift card refunds?")
+    assert standalone(yes, offered) == "Explain gift card refunds"
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("yes please " * 700 + "x", "They take five days. Shall I explain?"),
+        ("please do it, " * 500 + "x", "They take five days. Shall I explain?"),
+        ("yes" + " " * 7_000 + "x", "They take five days. Shall I explain?"),
+        ("And its price?", "alpha beta gamma delta " + "it " * 30_000),
+        ("alpha beta gamma delta " + "it " * 2_600, "roses"),
+        ("And its price?", "Is there " * 10_000),
+    ],
+    ids=["yes please", "please do it", "blanks", "pronouns before", "pronouns", "existentials"],
+)
+def test_no_words_hold_up_everybody_else(question: str, said: str) -> None:
+    """Every other answer waits meanwhile. The first took for ever, forty words of it too; the fourth a minute."""
+    history = [Turn("user", "What of roses?"), Turn("assistant", said), Turn("user", said)]
+    began_s = time.process_time()
+    standalone(question, [*history, history[1]])
+    assert time.process_time() - began_s < 1.0
 
 
 def test_an_offer_to_tell_more_is_what_it_tells_of() -> None:

@@ -67,6 +67,15 @@ def test_markdown_becomes_plain_text_with_headings() -> None:
     assert not set("*`<") & set(document.text)
 
 
+@pytest.mark.parametrize(
+    ("blank", "becomes"),
+    [(" " * 60_000, " "), ("\t" * 200, " "), (" \n" * 9_000, "\n\n"), ("\u2003" * 300, " "), (" " * 99, " " * 99)],
+)
+def test_a_long_blank_is_cut_short(blank: str, becomes: str) -> None:
+    """It counts for no token: a passage held 60,000 of them, and each pattern that looks for blanks took seconds over it."""
+    assert parse_document("a.txt", f"Tea{blank}is hot.".encode()).text == f"Tea{becomes}is hot."
+
+
 def test_markdown_without_front_matter_is_titled_by_its_first_heading() -> None:
     assert parse_document("x.md", b"# Tea\n\nHot.").title == "Tea"
 
