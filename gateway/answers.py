@@ -25,7 +25,7 @@ from gateway.house import House
 from gateway.keeping.replay import Replay
 from gateway.keeping.resume import Place, Wish, asked_again, is_about_keeping, send_nothing
 from gateway.observing.request_trace import RequestTrace
-from gateway.problems import TooManyKept, headers_of, leaves_body_unread, send_json, status_of
+from gateway.problems import TooManyKept, defect, headers_of, leaves_body_unread, send_json, status_of
 from gateway.request import AnswerRequest
 from retrieval.faults import GatewayFault
 from streaming.ask import Ask
@@ -88,6 +88,10 @@ class Answers:
             log.debug("a client left before its answer began")
         except GatewayFault as fault:
             await self._refuse(fault, exchange)
+        except Exception:
+            if exchange.status is None:
+                await self._refuse(defect(), exchange)
+            raise  # the server logs it, and closes what was under way
         finally:
             ending.let_go()
 

@@ -337,6 +337,11 @@ def headers_of(fault: GatewayFault, status: int) -> list[tuple[bytes, bytes]]:
     return headers
 
 
+def defect() -> GatewayFault:
+    """What a client is told of a defect of ours."""
+    return GatewayFault("something went wrong inside the gateway")
+
+
 async def send_json(
     send: Send, status: int, value: object, headers: list[tuple[bytes, bytes]] | None = None, *, last: bool = True
 ) -> None:

@@ -33,6 +33,13 @@ class Shelf(AnyCollection):
             raise CollectionNotFound("no collection is named lost")
 
 
+class Broken(AnyCollection):
+    """Has a defect."""
+
+    def knows(self, collection: str, tenant: str) -> bool:
+        raise RuntimeError("a word that is for us alone")
+
+
 @pytest.fixture
 async def server() -> AsyncIterator[Running]:
     profiles = Profiles((Profile("strict", "default", Options(max_retries=0)), Profile("lost", "lost")))
@@ -179,3 +186,15 @@ async def test_without_a_key_nobody_is_answered_where_keys_are_set(path: str) ->
     assert refused.headers["www-authenticate"] == "Bearer"
     if path != UI:
         assert refused.json()["error"]["type"] == "authentication_error"
+
+
+async def test_a_defect_of_ours_is_a_500_without_its_words_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    questions = (("/v1/answers", {"question": "What is it?"}), (COMPLETIONS, completion()), (UI, ui()))
+    async with running(replace(scripted_house(), collections=Broken())) as broken:
+        for path, body in questions:
+            caplog.clear()
+            response = await post(broken, path, body)
+            assert response.status_code == 500
+            assert "something went wrong inside the gateway" in response.text
+            assert "for us alone" not in response.text
+            assert "for us alone" in caplog.text
