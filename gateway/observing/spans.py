@@ -80,9 +80,10 @@ class OpenSpan:
         return cls(tracer, quiet, span, start_ns)
 
     def child(self, name: str, kind: SpanKind = SpanKind.INTERNAL, began_ns: int | None = None) -> Self:
-        """Starts a span under this one."""
-        parent = set_span_in_context(self._span, Context())
-        return self.under(parent, self._tracer, self._quiet, name, kind, began_ns)
+        """Starts a span under this one. Under one that is not recorded it is the same one: what is told of either goes nowhere."""
+        if not self._records:
+            return type(self)(self._tracer, self._quiet, self._span, time.time_ns() if began_ns is None else began_ns)
+        return self.under(self.context, self._tracer, self._quiet, name, kind, began_ns)
 
     def part(self, name: str, kind: SpanKind) -> Self:
         """A child that becomes a span of its own when it ends, or when another service is told to go on under it; until then it may
@@ -176,8 +177,10 @@ class OpenSpan:
         if not self._is_open:
             return
         self.finish(outcome)
-        if self._records:
-            self._begin()
+        if not self._records:
+            self._is_open = False
+            return
+        self._begin()
         self.set(self._ending)
         self._is_open = False
         with self._quiet:
@@ -211,6 +214,9 @@ class OpenSpan:
             return
         (name, kind, above), self._later = self._later, None
         above._begin()
+        if not self._records:
+            self._span = above._span
+            return
         with self._quiet:
             self._span = self._tracer.start_span(plain(name), above.context, kind, start_time=self.began_ns)
 
