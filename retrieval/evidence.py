@@ -100,12 +100,18 @@ def without_repeats(passages: Sequence[Passage]) -> Cleaned:
     that lies inside another is a repeat too.
     """
     words = {id(passage): frozenset(passage.text.lower().split()) for passage in passages}
+    runs: dict[int, _Shingles] = {}  # of those that are looked at so closely
+
+    def runs_of(passage: Passage) -> _Shingles:
+        if id(passage) not in runs:
+            runs[id(passage)] = _shingles(passage.text, SHINGLE_WORDS)
+        return runs[id(passage)]
 
     def is_repeat(one: Passage, better: Passage) -> bool:
         first, second = words[id(one)], words[id(better)]
         if len(first & second) < SAME_WORDS * min(len(first), len(second)):
             return False
-        return _overlap(one, better, SHINGLE_WORDS) >= REPEAT_OVERLAP
+        return _overlap(runs_of(one), runs_of(better), one.text == better.text) >= REPEAT_OVERLAP
 
     return _sifted(passages, Why.REPEAT, is_repeat)
 
@@ -175,13 +181,16 @@ def _sifted(passages: Sequence[Passage], why: Why, stands_for: Callable[[Passage
     return Cleaned(tuple(kept), tuple(dropped))
 
 
-def _overlap(one: Passage, other: Passage, size: int) -> float:
-    first, second = _shingles(one.text, size), _shingles(other.text, size)
+_Shingles = frozenset[tuple[str, ...]]
+
+
+def _overlap(first: _Shingles, second: _Shingles, is_same_text: bool) -> float:
+    """How much of the shorter one is in the other; of texts without a word, whether they are the same."""
     shorter = min(len(first), len(second))
-    return len(first & second) / shorter if shorter else float(one.text == other.text)
+    return len(first & second) / shorter if shorter else float(is_same_text)
 
 
-def _shingles(text: str, size: int) -> frozenset[tuple[str, ...]]:
+def _shingles(text: str, size: int) -> _Shingles:
     words = _WORD.findall(text.lower())
     return (
         frozenset(tuple(words[at : at + size]) for at in range(max(1, len(words) - size + 1))) if words else frozenset()
@@ -194,7 +203,7 @@ def _is_older_version(one: Passage, newer: Passage) -> bool:
         all(age != _AGELESS for age in ages)
         and ages[0] < ages[1]
         and undated(one.title) == undated(newer.title)
-        and _overlap(one, newer, 1) >= VERSION_OVERLAP
+        and _overlap(_shingles(one.text, 1), _shingles(newer.text, 1), one.text == newer.text) >= VERSION_OVERLAP
     )
 
 
