@@ -174,9 +174,7 @@ class Drafting:
 
     def _fail(self, fault: GatewayFault) -> None:
         self._decide("failed")
-        if (
-            not self.entry.cut
-        ):  # else it broke because it was closed; nobody would take this, and it and this draft would keep each other
+        if not self.entry.cut:  # else it broke because it was closed: nobody would take that, and it would stay
             self._report(DraftFailed(self.number, fault))
 
     def _decide(self, outcome: str) -> None:
