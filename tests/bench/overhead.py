@@ -197,11 +197,10 @@ async def leave(stage: Stage, port: int, chance: random.Random) -> Json:
 
 async def idle(streams: int) -> float:
     """KiB of the gateway for each stream that is open and waits for its first token; the model is played inside the gateway."""
-    script = "[[grade_ms=0 ttft_ms=60000 retrieve_ms=0]]"
+    script = "[[grade_ms=0 ttft_ms=60000 retrieve_ms=0 tokens=1]]"  # what the model would say later is no stream's
+    alone = {"GATEWAY_PROVIDER": "scripted", "GATEWAY_SCRIPT": script, "GATEWAY_DEADLINE_S": "120"}
     with workshop() as folder:
-        async with staged(
-            folder, script, **SETTINGS, GATEWAY_PROVIDER="scripted", GATEWAY_SCRIPT=script, GATEWAY_DEADLINE_S="120"
-        ) as stage:
+        async with staged(folder, script, **{**SETTINGS, **alone}) as stage:
             core, port = Core(stage.gateway.process.pid), port_of(stage.gateway.base_url)
 
             async def hold(number: int, limit_s: float) -> None:
