@@ -24,9 +24,8 @@ class Outbox:
         self._size = size
         self._batches: deque[Batch] = deque()
         self._pass_on: Callable[[Batch], bool] | None = None
-        self._is_awaited = False
-        self._arrived = anyio.Event()
-        self._taken = anyio.Event()
+        self._arrived: anyio.Event | None = None  # while the taker waits
+        self._taken: anyio.Event | None = None  # while there is no room, which is seldom
 
     def open(self, pass_on: Callable[[Batch], bool] | None) -> None:
         """From now on a batch for which the taker already waits is offered to `pass_on`, which says whether it took it; or to none."""
@@ -36,25 +35,26 @@ class Outbox:
         """Returns when `batch` is in; on cancellation it is not."""
         if self._batches:
             await checkpoint_if_cancelled()
-        elif self._is_awaited and self._pass_on is not None and self._pass_on(batch):
+        elif self._arrived is not None and self._pass_on is not None and self._pass_on(batch):
             return
         while len(self._batches) >= self._size:
             self._taken = anyio.Event()
             await self._taken.wait()
         self._batches.append(batch)
-        self._arrived.set()
+        if self._arrived is not None:
+            self._arrived.set()
 
     async def take(self) -> Batch:
         """The oldest batch, when there is one. Cancellation loses nothing."""
         if self._batches:
             await checkpoint_if_cancelled()
         while not self._batches:
-            self._arrived = type(self._arrived)()  # of the same backend, which need not be looked for
-            self._is_awaited = True
+            self._arrived = anyio.Event()
             try:
                 await self._arrived.wait()
             finally:
-                self._is_awaited = False
+                self._arrived = None
         batch = self._batches.popleft()
-        self._taken.set()
+        if self._taken is not None:
+            self._taken.set()
         return batch

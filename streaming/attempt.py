@@ -128,6 +128,7 @@ class Race:
         self._signals: Mailbox[Signal | Checked] = Mailbox()
         self._hold_bytes = limits.hold_bytes
         self._judging = CancelScope()
+        self._is_judged = False
         self._drafting: Drafting | None = None
         self._not_before_s = 0.0
         self.falls_back = False
@@ -193,7 +194,8 @@ class Race:
                     is_over = True
                     return ending
         finally:
-            self._judging.cancel()
+            if not self._is_judged:  # anyio says who cancels, in 50 us
+                self._judging.cancel()
             self._tell_verdict()
             if self._proof is not None:
                 self._proof.close()
@@ -364,6 +366,7 @@ class Race:
                 log.warning("no verdict in attempt %d: %s", contest.attempt, fault)
                 self._signals.put(GradeFailed(fault))
                 fault = None  # or it and this frame, in its traceback, would keep each other
+        self._is_judged = True
 
     def _tell_verdict(self) -> None:
         """Tells the verdict, once. What is told goes into spans and figures: 0.5 ms for which the end of a draft does not wait."""

@@ -47,7 +47,8 @@ class Drafting:
         self._observer = observer
         self._silence = Silence(silence_s)
         self._scope = CancelScope()
-        self._go = anyio.Event()
+        self._go: anyio.Event | None = None  # while it waits for its moment
+        self._is_hurried = False
         self._open: Draft | None = None
         self._outcome: str | None = None
         self._decided_at = 0.0
@@ -63,7 +64,9 @@ class Drafting:
 
     def hurry(self) -> None:
         """The verdict is in and good: a draft that still waits for its moment starts now."""
-        self._go.set()
+        self._is_hurried = True
+        if self._go is not None:
+            self._go.set()
 
     def check(self) -> None:
         """From now on sentences are checked before they are sent: what becomes of the draft is known with the last one."""
@@ -95,7 +98,8 @@ class Drafting:
         with self._scope:
             if not_before_s > 0:
                 await anyio.sleep(not_before_s)
-            if delay_s > 0:
+            if delay_s > 0 and not self._is_hurried:
+                self._go = anyio.Event()
                 with anyio.move_on_after(delay_s):
                     await self._go.wait()
             await self._draft()
