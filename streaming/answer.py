@@ -152,7 +152,7 @@ class _Answer:
         return Recalled()
 
     async def _find(self, search: Search, finding: Finding, need: str | None) -> None:
-        self._course.begin(search, need)
+        self._course.begin(search, need, self._parts.sources[search.source].name if search.source else None)
         await self._emit((Status(self._course.attempt, "retrieving"),))
         ahead = self._foreseen(search)
         self._course.retrieved(await (finding.find(search) if ahead is None else ahead.take()))

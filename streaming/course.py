@@ -28,12 +28,13 @@ class Course:
     retrieved_s: float = 0.0
     race: Race | None = None
 
-    def begin(self, search: Search, need: str | None) -> None:
-        """An attempt begins with `search`; `need` is why the first one searches as it does."""
+    def begin(self, search: Search, need: str | None, source: str | None = None) -> None:
+        """An attempt begins with `search`; `need` is why the first one searches as it does, `source` is where, if not in the house."""
         self.attempt += 1
         self.is_open = True
         correction, mode = None if need else search.strategy, str(search.queries[0].mode)
-        self.searched.append(self.told or search.text)
+        query = self.told or search.text
+        self.searched.append(f"{source}: {query}" if source else query)
         self.observer.note(AttemptBegan(self.attempt, correction, search.text, mode, need, search.similarity))
 
     def retrieved(self, found: Found) -> None:

@@ -81,7 +81,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An honest answer. `searched` are the queries tried, `closest` the nearest passages, unconfirmed."""
+    """An honest answer. `searched` are the queries tried (`source: query` in a further one), `closest` passages, unconfirmed."""
 
     reason: Reason
     message: str

@@ -309,7 +309,9 @@ def test_searches_outside_the_house_are_counted_and_refused_beyond_their_budget(
     play(backend, loop)
     assert [r.correction for r in loop.of(Retry)] == corrections
     assert loop.calls("search web") == allowed
-    assert [r.reason for r in loop.of(Refusal)] == ["insufficient_evidence"]
+    (refusal,) = loop.of(Refusal)
+    assert refusal.reason == "insufficient_evidence"
+    assert refusal.searched == (QUESTION, *[f"web: {QUESTION}"] * allowed)  # also where it was searched
 
 
 def test_a_question_of_several_parts_is_not_sent_outside_when_they_are_more_than_allowed(backend: str) -> None:
