@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import fsum, isfinite
 from typing import Any
 
-from gateway.evaluation.figures import Confusion
+from gateway.evaluation.figures import Confusion, Interval
 from gateway.evaluation.grounding import GroundingFigures
 from gateway.evaluation.sufficiency import MEASURES, SetFigures, SufficiencyReport
 
@@ -17,7 +17,7 @@ def sufficiency_table(found: SufficiencyReport, mode: str) -> str:
     for each in found.sets:
         lines += _set_lines(each)
     if len(found.sets) > 1:
-        lines.append(("mean", "", *(f"{found.mean(measure):.3f}" for measure in MEASURES), ""))
+        lines.append(("mean", "", *(_figure(found.mean(measure)) for measure in MEASURES), ""))
         lines += _set_lines(found.together)
     counts = "\n".join(f"{each.name}: {confusion_line(each.counts)}" for each in found.sets)
     head = f"Judged {mode}; sufficient from p = {found.threshold:.3f} on (one answer on junk = {found.cost_ratio:g} refusals)"
@@ -27,9 +27,18 @@ def sufficiency_table(found: SufficiencyReport, mode: str) -> str:
 def _set_lines(each: SetFigures) -> list[tuple[str, ...]]:
     figures = [*(each.figures[measure] for measure in MEASURES), each.chance]
     return [
-        (each.name, f"{each.sufficient}/{each.cases}", *(f"{figure.value:.3f}" for figure in figures)),
-        ("", "", *(f"{figure.low:.2f}-{figure.high:.2f}" for figure in figures)),
+        (each.name, f"{each.sufficient}/{each.cases}", *(_figure(figure.value) for figure in figures)),
+        ("", "", *map(_range, figures)),
     ]
+
+
+def _figure(value: float) -> str:
+    """`0.747`, or a dash where there is no figure: nobody has a precision who released nothing."""
+    return f"{value:.3f}" if isfinite(value) else "-"
+
+
+def _range(figure: Interval) -> str:
+    return f"{figure.low:.2f}-{figure.high:.2f}" if isfinite(figure.low) and isfinite(figure.high) else ""
 
 
 GROUNDING = {
@@ -48,8 +57,8 @@ def grounding_table(found: Sequence[GroundingFigures], mode: str) -> str:
     lines: list[tuple[str, ...]] = [("set", "unsupported", *GROUNDING.values())]
     for each in found:
         figures = [each.figures[name] for name in GROUNDING]
-        lines.append((each.name, f"{each.unsupported}/{each.answers}", *(f"{figure.value:.3f}" for figure in figures)))
-        lines.append(("", "", *(f"{figure.low:.2f}-{figure.high:.2f}" for figure in figures)))
+        lines.append((each.name, f"{each.unsupported}/{each.answers}", *(_figure(figure.value) for figure in figures)))
+        lines.append(("", "", *map(_range, figures)))
     return f"Judged {mode}\n\n{aligned(lines)}"
 
 

@@ -1,5 +1,6 @@
 """Figures against hand-worked cases and against their definitions; the pictures of them."""
 
+import re
 import struct
 import zlib
 from math import isnan
@@ -22,6 +23,7 @@ from gateway.evaluation.figures import (
     three_way_macro_f1,
 )
 from gateway.evaluation.picture import png_curve, terminal_curve
+from gateway.evaluation.shown import sufficiency_table
 from gateway.evaluation.sufficiency import Judged, report
 
 CASES = st.lists(
@@ -125,10 +127,14 @@ def test_a_report_has_every_set_and_their_mean() -> None:
     assert report(judged, 0.8, 5.0, seed=0) == found
 
 
-def test_a_figure_that_is_no_number_is_null() -> None:
-    told = report([Judged("a", "g", 0.1, "partial", "partial")], 0.8, 5.0, seed=0).as_json()
+def test_a_figure_that_is_no_number_is_null_and_a_dash_in_the_table() -> None:
+    found = report([Judged("a", "g", 0.1, "partial", "partial")], 0.8, 5.0, seed=0)
+    told = found.as_json()
     assert told["auc"] is None
     assert told["sets"]["a"]["precision"] is None
+    table = sufficiency_table(found, "by hand")
+    assert "nan" not in table
+    assert re.search(r"^a +0/1 +- ", table, re.MULTILINE)
 
 
 BINS = [Bin(20, 0.05, 0.0), Bin(20, 0.5, 0.75), Bin(20, 1.0, 1.0)]
