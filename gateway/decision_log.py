@@ -16,6 +16,7 @@ from gateway.beside import beside
 from gateway.decisions import Decision
 from grading.calibrate import Example
 from grading.score import FREE_SIGNALS
+from grading.signals import UNDECIDED
 from retrieval.cleaning import storable
 from retrieval.pool import Connection, Pool
 
@@ -28,6 +29,7 @@ LAST_LIMIT_S = 2.0  # of what still waits when the server stops
 PRUNE_EVERY = 1_000  # rows
 
 COLUMNS = tuple(each.name for each in fields(Decision) if each.name != "seen")
+_NEUTRAL = {"agreement": UNDECIDED}  # rows of an older version do not have it
 _LIST = ", ".join((*COLUMNS, "signals"))
 _INSERT = f"INSERT INTO decision ({_LIST}) SELECT {_LIST} FROM jsonb_populate_recordset(NULL::decision, %s)"
 _PRUNE = "DELETE FROM decision WHERE id <= (SELECT max(id) FROM decision) - %s"  # of the tenant that has written
@@ -160,8 +162,10 @@ class DecisionReader:
             found = await connection.execute(_VERDICTS, (tenant, collection, list(but_by), limit))
             return await found.fetchall()
 
+        rows = await self._pool.run_for(tenant, select, READ_LIMIT_S)
+        known = [(question, origin, good, {**_NEUTRAL, **signals}) for question, origin, good, signals in rows]
         return tuple(
             Example(tuple(float(signals[name]) for name in FREE_SIGNALS), sufficient, question, origin)
-            for question, origin, sufficient, signals in await self._pool.run_for(tenant, select, READ_LIMIT_S)
+            for question, origin, sufficient, signals in known
             if all(name in signals for name in FREE_SIGNALS)
         )

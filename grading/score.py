@@ -17,6 +17,7 @@ FREE_SIGNALS = (
     "numbers_found",
     "top_cosine",
     "cosine_margin",
+    "agreement",
 )
 _NOTHING_READ = Margins(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 _RELEVANT_LOGIT = 0.0  # a passage that shares a word with the question is taken as relevant: nobody read it
@@ -45,6 +46,11 @@ def free_odds(question: str, passages: tuple[Passage, ...], calibration: Calibra
 
 
 def measured_freely(passages: tuple[Passage, ...]) -> Measured:
-    """What is known of a set without reading it: retrieval's cosines. Every passage counts as relevant."""
-    cosines = tuple(each.scores["cosine"] for each in passages if "cosine" in each.scores)
-    return Measured(_NOTHING_READ, (_RELEVANT_LOGIT,) * len(passages), cosines=cosines)
+    """What is known of a set without reading it: retrieval's figures. Every passage counts as relevant."""
+    cosines, lexical = found_by("cosine", passages), found_by("lexical", passages)
+    return Measured(_NOTHING_READ, (_RELEVANT_LOGIT,) * len(passages), cosines=cosines, lexical=lexical)
+
+
+def found_by(stage: str, passages: tuple[Passage, ...]) -> tuple[float, ...]:
+    """The figures that a stage of retrieval gave, of the passages that have one."""
+    return tuple(each.scores[stage] for each in passages if stage in each.scores)

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import combinations
 from math import exp, fsum, log, prod, sqrt
 
 from grading.evidence import Piece
@@ -23,6 +24,7 @@ _CLAUSE_END = re.compile(
 )
 MOST_CLAUSES = 3
 MOST_NAMES = 3
+UNDECIDED = 0.5  # agreement of what was not compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,8 @@ class Measured:
 
     `whole` is the reader on the packed set; `logits` the cross-encoder's for each passage (None: not read), `clause_logits` for each clause
     of a question of several against the whole set; `similar` the late-interaction model's best match of each token of the question
-    (token, cosine), empty when it was not asked; `cosines` retrieval's own, empty when it gave none. `alone` is the reader on single
-    passages, by their numbers from 1: on the likeliest of a set that did not convince it as a whole.
+    (token, cosine), empty when it was not asked; `cosines` and `lexical` (BM25) retrieval's own, empty when it gave none. `alone` is the
+    reader on single passages, by their numbers from 1: on the likeliest of a set that did not convince it as a whole.
     """
 
     whole: Margins
@@ -58,6 +60,7 @@ class Measured:
     similar: Sequence[tuple[str, float]] = ()
     cosines: Sequence[float] = ()
     alone: Sequence[tuple[int, Margins]] = ()
+    lexical: Sequence[float] = ()
 
     @property
     def best_alone(self) -> tuple[int, Margins] | None:
@@ -93,6 +96,7 @@ class Signals:
     late_low: float
     top_cosine: float
     cosine_margin: float
+    agreement: float
     alone: float
     named: float
     question_words: float
@@ -152,6 +156,7 @@ def signals(question: str, pieces: Sequence[Piece], measured: Measured) -> Signa
         late_low=late[1],
         top_cosine=max(measured.cosines, default=0.0),
         cosine_margin=_margin(measured.cosines),
+        agreement=_agreement(measured.cosines, measured.lexical),
         alone=float(len(pieces) == 1),
         named=min(len(said.asked_names), MOST_NAMES) / MOST_NAMES,
         question_words=log(1 + len(words(question))),
@@ -254,6 +259,17 @@ def _late(similar: Sequence[tuple[str, float]]) -> tuple[float, float]:
 def _margin(values: Sequence[float]) -> float:
     ordered = sorted(values, reverse=True)
     return ordered[0] - ordered[1] if len(ordered) > 1 else 0.0
+
+
+def _agreement(cosines: Sequence[float], lexical: Sequence[float]) -> float:
+    """The share of pairs of passages that vectors and words put in the same order; ties, and what was not compared, count as a half."""
+    if len(cosines) != len(lexical) or len(cosines) < 2:
+        return UNDECIDED
+    signs = [
+        (near - other_near) * (said - other_said)
+        for (near, said), (other_near, other_said) in combinations(zip(cosines, lexical, strict=True), 2)
+    ]
+    return fsum(float(sign > 0) if sign else UNDECIDED for sign in signs) / len(signs)
 
 
 def _mean(found: Sequence[bool], empty: float) -> float:

@@ -155,4 +155,5 @@ def _measured(value: dict[str, Any]) -> Measured:
         similar=tuple((str(piece), float(cosine)) for piece, cosine in value["similar"]),
         cosines=tuple(value["cosines"]),
         alone=tuple((int(number), Margins(**margins)) for number, margins in value["alone"]),
+        lexical=tuple(value.get("lexical", ())),  # caches from before it was measured have none
     )

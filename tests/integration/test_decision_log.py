@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import anyio
 import httpx2
+import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -17,6 +18,7 @@ from gateway.decisions import Decision, Seen
 from gateway.evaluation.calibrations import PostgresCalibrations
 from gateway.speculation import Speculation, Terms
 from grading.grade import Verdict
+from grading.score import FREE_SIGNALS
 from retrieval.passage import Passage
 from retrieval.pool import Pool, open_pool
 from streaming.speculate import Worth
@@ -91,7 +93,17 @@ async def test_what_is_added_is_written_behind_and_the_rest_at_the_end(database_
         ("q2", False, "default"),
         ("q3", True, "default"),
     ]
-    assert all(len(each.values) == 7 for each in examples)
+    assert all(len(each.values) == len(FREE_SIGNALS) for each in examples)
+
+
+async def test_a_row_from_before_agreement_was_measured_is_still_learnt_from(database_url: str) -> None:
+    async with open_pool(emptied(database_url), size=1) as pool:
+        async with open_decision_log(pool, 100) as log:
+            log.add((decision(1),))
+        with psycopg.connect(database_url, autocommit=True) as owner:
+            owner.execute("UPDATE decision SET signals = signals - 'agreement'")
+        (example,) = await DecisionReader(pool).verdicts("default")
+    assert example.values[FREE_SIGNALS.index("agreement")] == 0.5
 
 
 async def test_every_column_comes_back_as_it_was(database_url: str) -> None:

@@ -10,7 +10,7 @@ from grading.calibrated import CalibratedGrader
 from grading.evidence import Piece
 from grading.faults import GraderUnavailable
 from grading.grade import Verdict
-from grading.score import ScoreGrader
+from grading.score import FREE_SIGNALS, ScoreGrader, measured_freely
 from grading.signals import (
     ALL_SIGNALS,
     LOWEST_LOGIT,
@@ -55,6 +55,33 @@ def test_cover_counts_the_words_of_the_question_in_set_passage_and_sentence() ->
     found = of("deep tulip bulbs", ("", "Tulips are red. Plant bulbs."), ("", "A deep well."))
     assert found.cover == 1
     assert found.sentence_cover < found.passage_cover < 1
+
+
+@pytest.mark.parametrize(
+    ("cosines", "lexical", "agreement"),
+    [
+        ((0.9, 0.8, 0.7), (12.0, 6.0, 1.0), 1.0),
+        ((0.9, 0.8, 0.7), (1.0, 6.0, 12.0), 0.0),
+        ((0.9, 0.8, 0.7), (6.0, 12.0, 1.0), 2 / 3),
+        ((0.9, 0.8), (0.0, 0.0), 0.5),
+        ((0.9,), (3.0,), 0.5),
+        ((0.9, 0.8), (), 0.5),
+    ],
+)
+def test_vectors_and_words_agree_where_they_put_passages_in_the_same_order(
+    cosines: tuple[float, ...], lexical: tuple[float, ...], agreement: float
+) -> None:
+    measured = Measured(YES, (0.0,), cosines=cosines, lexical=lexical)
+    assert of("q", ("", "a"), measured=measured).agreement == pytest.approx(agreement)
+
+
+def test_the_free_signals_hold_what_a_search_found() -> None:
+    found = tuple(
+        replace(each, scores={"cosine": n / 4, "lexical": -n}) for n, each in enumerate(passages("a", "b"), 1)
+    )
+    measured = measured_freely(found)
+    assert (measured.cosines, measured.lexical) == ((0.25, 0.5), (-1, -2))
+    assert "agreement" in FREE_SIGNALS
 
 
 def test_names_and_numbers_that_are_swapped_are_not_found() -> None:

@@ -15,6 +15,7 @@ from gateway.providers.local.pairs import PairScorer
 from gateway.providers.local.readable import readable
 from gateway.providers.local.slots import Urgency
 from grading.evidence import Piece, pack
+from grading.score import found_by
 from grading.signals import Margins, Measured, clauses
 from retrieval.passage import Passage
 from retrieval.traceless import traceless
@@ -61,7 +62,8 @@ class LocalMeasure:
             logits=tuple(logits),
             clause_logits=tuple(work.clauses[part] for part in parts),
             similar=work.similar,
-            cosines=tuple(each.scores["cosine"] for each in passages if "cosine" in each.scores),
+            cosines=found_by("cosine", passages),
+            lexical=found_by("lexical", passages),
             alone=() if whole.lead >= CONVINCES else await self._alone(question, pieces, logits),
         )
 
