@@ -239,7 +239,7 @@ def answered(request: Request, script: Script, attempt: int) -> dict[str, Any]:
                 {"passage": n, "states": [1] if n in grade.relevant else []}
                 for n in range(1, len(request.passages) + 1)
             ]
-            return {"parts": parts, "passages": states, "conflicts": None}
+            return {"parts": parts, "passages": states, "conflicts": grade.conflicts}
         case "query":
             return {"query": script.searched_next(script.rewrite)}
         case "questions":
@@ -255,7 +255,7 @@ def answered(request: Request, script: Script, attempt: int) -> dict[str, Any]:
         case _:
             return {
                 "relevant": grade.relevant,
-                "conflicts": None,
+                "conflicts": grade.conflicts,
                 "missing": grade.missing,
                 "verdict": grade.verdict.value,
             }

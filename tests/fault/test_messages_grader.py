@@ -54,6 +54,12 @@ async def test_a_silent_grader_is_unavailable_after_the_read_limit() -> None:
             await grader.grade("q [[grader_fault=stall]]", passages())
 
 
+async def test_a_conflict_that_the_script_names_comes_with_the_verdict() -> None:
+    async with claude() as (grader, _):
+        assert (await grader.grade("q [[conflicts=figures]]", passages())).conflicts == "figures"
+        assert (await grader.grade("q", passages())).conflicts is None
+
+
 @pytest.mark.parametrize("verdict", list(Verdict))
 @pytest.mark.parametrize("said", ["none", "fenced", "prose", "bom", "backticks", "twice"])
 async def test_a_verdict_is_read_however_it_is_wrapped(said: str, verdict: Verdict) -> None:
