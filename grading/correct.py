@@ -19,7 +19,7 @@ from retrieval.searcher import Search
 from retrieval.sources import Source
 
 BROADEN_FACTOR = 4  # k 5 -> 20 candidates, reranked back to 5
-DRIFT_LEAST = 0.5  # cosine of a rewritten query to the question; below it the query is about something else
+DRIFT_LEAST = 0.5  # cosine of a query in other words, or of a part, to the question; below it is another question
 
 
 class Strategy(StrEnum):
@@ -131,7 +131,8 @@ class Corrector:
     ) -> Search | None:
         """The first search of the policy's row that applies, is new and `affordable`; None when the row is exhausted.
 
-        A rewrite that is empty, equal or drifts from the question is passed over, as is a strategy whose helper fails.
+        A rewrite that is empty, equal or drifts from the question is passed over, so are parts of which one drifts, and a strategy whose
+        helper fails.
         """
         for strategy in self._policy.get((failure.grade.verdict, failure.cause), ()):
             if strategy in self._tried and strategy not in REPEATABLE:
@@ -200,10 +201,13 @@ class Corrector:
         parts = tuple(p.strip() for p in await self._rewriter.decompose(failure.question) if p.strip())
         if len(parts) < 2:
             return None
+        similar = [each for part in parts if (each := await self._similar(part, failure.question)) is not None]
+        if any(each < DRIFT_LEAST for each in similar):
+            return None
         queries = tuple(replace(self._first, text=part) for part in parts)
-        return Search(
-            Strategy.DECOMPOSE, queries, max(self._first.k, len(parts) * 2), self._source, keep=failure.relevant
-        )
+        k = max(self._first.k, len(parts) * 2)
+        search = Search(Strategy.DECOMPOSE, queries, k, self._source, keep=failure.relevant)
+        return replace(search, similarity=min(similar, default=None))
 
     async def _filters(self, failure: Failure) -> Search | None:
         if self._rewriter is None or self._fields is None or self._first.filters:

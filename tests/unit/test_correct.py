@@ -102,6 +102,20 @@ async def test_a_rewrite_that_drifts_is_passed_over() -> None:
     assert (search.text, search.similarity) == ("its price", 0.9)
 
 
+async def test_parts_of_which_one_drifts_are_passed_over() -> None:
+    async def similarity(text: str, question: str) -> float:
+        return {"cats": 0.2, "its price": 0.9, "its size": 0.7}[text]
+
+    policy = (Strategy.DECOMPOSE,)
+    drifting = FakeRewriter(parts=("its price", "cats"))
+    assert await corrector(drifting, policy, similarity=similarity).next_search(failure(GAP)) is None
+    search = await corrector(FakeRewriter(parts=("its price", "its size")), policy, similarity=similarity).next_search(
+        failure(GAP)
+    )
+    assert search is not None
+    assert (search.text, search.similarity) == ("its price; its size", 0.7)
+
+
 async def test_a_rewrite_that_cannot_be_compared_is_passed_over() -> None:
     async def away(text: str, question: str) -> float:
         raise EmbeddingFailed("away")
