@@ -235,7 +235,7 @@ async def stream(
         send_timeout=settings.send_timeout_s,
         sep="\n",
     )
-    response.raw_headers = media_type_as_given(response.raw_headers, response.media_type or MEDIA_TYPE)
+    response.raw_headers = as_given(response.raw_headers, response.media_type or MEDIA_TYPE)
     ended = False
 
     async def watched(message: Message) -> None:
@@ -281,6 +281,9 @@ def line_of(scope: Scope) -> Line | None:
     return extensions.get(LINE)
 
 
-def media_type_as_given(headers: list[tuple[bytes, bytes]], media_type: str) -> list[tuple[bytes, bytes]]:
-    """The headers with the media type exactly as given: starlette adds a charset to every text type."""
-    return [(name, media_type.encode() if name == b"content-type" else value) for name, value in headers]
+def as_given(headers: list[tuple[bytes, bytes]], media_type: str) -> list[tuple[bytes, bytes]]:
+    """The headers with the media type exactly as given: starlette adds a charset to every text type. Without the `keep-alive` that
+    sse-starlette adds: whether the connection ends is its server's to say, and in HTTP/1.1 nothing said means that it stays.
+    """
+    typed = ((name, media_type.encode() if name == b"content-type" else value) for name, value in headers)
+    return [(name, value) for name, value in typed if name != b"connection"]

@@ -89,6 +89,15 @@ async def test_next_request_on_a_connection_is_answered(server: Running) -> None
         await read_until(stream, b'{"status":"ok"}')
 
 
+async def test_stream_on_a_connection_that_ends_with_it_says_close_and_nothing_else(server: Running) -> None:
+    asked = request_bytes("Is it?").replace(b"host:", b"connection: close\r\nhost:", 1)
+    async with await anyio.connect_tcp("127.0.0.1", server.port) as stream:
+        await stream.send(asked)
+        head, _, body = (await read_to_end(stream)).partition(b"\r\n\r\n")
+    assert [line for line in head.lower().split(b"\r\n") if line.startswith(b"connection:")] == [b"connection: close"]
+    assert b"event: done" in body
+
+
 @pytest.mark.parametrize("name", [b"Upgrade", b"upgrade"])
 async def test_client_that_offers_http_2_is_answered_in_http_1(server: Running, name: bytes) -> None:
     """Java's own client offers it with every first request, body and all."""
