@@ -74,7 +74,7 @@ async def test_after_a_kill_the_next_start_is_clean_and_a_sigterm_leaves_nothing
             assert told is not None
             assert told.one("done")["path"] == "clean"
             assert await gateway.exit_code() == 0
-        assert any("1 documents" in line for line in gateway.output)
+        assert any("default, 1 document" in line for line in gateway.output)
         assert not any("Traceback" in line for line in gateway.output)
         trace_id = told.one("started")["trace_id"]
         assert any(span.name == "invoke_agent gateway" and span.trace_id == trace_id for span in collector.spans)
