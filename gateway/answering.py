@@ -17,7 +17,7 @@ from gateway.observing.request_trace import RequestTrace
 from gateway.outbox import Batch, Outbox
 from gateway.problems import send_json
 from gateway.request import AnswerRequest
-from gateway.sse import Frames, stream
+from gateway.sse import Frames, line_of, stream
 from gateway.traced import traced
 from gateway.whole import Whole
 from retrieval.traceless import traceless
@@ -53,9 +53,11 @@ class Answering:
         """Sends the events as they come. When the client leaves, the answer is cancelled; when it has `done`, what is still
         to be closed upstream closes after it, without it.
         """
-        outbox = Outbox(BATCHES)
+        outbox, line = Outbox(BATCHES), line_of(exchange.scope)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(traceless, self.run, outbox.put, name=f"answer {self.ask.answer_id}")
+            if line is not None:
+                line.when_left(tasks.cancel_scope.cancel)
             is_told = await stream(
                 Frames(wire, outbox),
                 exchange.scope,
@@ -64,6 +66,8 @@ class Answering:
                 self.house.sse,
                 self.trace.first_answer_byte,
             )
+            if line is not None:
+                line.when_left(None)
             if not is_told:
                 tasks.cancel_scope.cancel()
 

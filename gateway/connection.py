@@ -6,6 +6,7 @@ a stream that is under way. Here each of these ends.
 """
 
 import re
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, cast
 
@@ -50,11 +51,15 @@ class Connection(HttpToolsProtocol):
         self._framing_bytes = 0  # of this request, what is not its body
         self._extensions: dict[str, Any] = {}
         self._is_deaf = self._is_lost = False
+        self._when_left: Callable[[], None] | None = None
         self._head_limit = self.loop.call_later(HEAD_LIMIT_S, self._head_is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
         self._head_limit.cancel()
+        when_left, self._when_left = self._when_left, None
+        if when_left is not None and self._is_busy:
+            when_left()
         self._extensions.clear()  # it knows its request, which knows it by them: a collector would have to tell them apart
         super().connection_lost(exc)
 
@@ -124,6 +129,10 @@ class Connection(HttpToolsProtocol):
     def abort(self) -> None:
         """See gateway.sse.Line."""
         self.transport.abort()
+
+    def when_left(self, act: Callable[[], None] | None) -> None:
+        """See gateway.sse.Line."""
+        self._when_left = None if self._is_lost else act
 
     @property
     def _is_busy(self) -> bool:

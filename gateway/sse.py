@@ -53,6 +53,12 @@ class Line(Protocol):
         """Drops the connection at once: closing it would wait for whoever reads nothing."""
         ...
 
+    def when_left(self, act: Callable[[], None] | None) -> None:
+        """What is done the moment that the client is known to have left before the response was complete; None for nothing more than
+        that `receive` says so, three turns of the event loop later. One that has left already is not told of again.
+        """
+        ...
+
 
 Now = Callable[[Callable[[], bytes]], bool]
 """Writes the bytes that its argument makes, if they can leave now; otherwise makes none and returns False."""
