@@ -190,21 +190,22 @@ def late_tokens(asked: Sequence[Asked], upstream: Upstream) -> int:
 
 async def leave(stage: Stage, port: int, chance: random.Random) -> Json:
     """Clients that leave at a random moment: how long until the model's side saw each of their requests end, and what began later."""
-    waiting, left_at, whole_s = iter(range(LEFT)), dict[str, float](), cycle_s(TOKENS)
+    waiting, left, whole_s = iter(range(LEFT)), dict[str, Reply](), cycle_s(TOKENS)
 
     async def client(place: int) -> None:
         await anyio.sleep(place * whole_s / LEAVING_AT_ONCE)
         for number in waiting:
             question = f"Who leaves {number}?"
-            await ask(port, question, {}, leave_after_s=0.05 + chance.random() * (whole_s - 0.15))
-            left_at[question] = time.monotonic()
+            left[question] = await ask(port, question, {}, leave_after_s=0.05 + chance.random() * (whole_s - 0.15))
 
     async with anyio.create_task_group() as tasks:
         for place in range(LEAVING_AT_ONCE):
             tasks.start_soon(client, place)
     await anyio.sleep(SETTLED_S)
     took, uncut, later, upstream = list[float](), 0, 0, stage.upstream()
-    for question, gone_s in left_at.items():
+    for question, reply in left.items():
+        gone_s = reply.ended_s  # when its socket was closed, a turn of the event loop after it was told to
+        assert gone_s is not None
         for exchange in upstream.of(question):
             later += exchange.at_s["request"] > gone_s + 0.005
             ended_s = exchange.at_s.get("closed", exchange.at_s.get("finished"))
