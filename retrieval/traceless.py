@@ -13,7 +13,7 @@ async def traceless(work: Callable[[Unpack[Given]], Awaitable[object]], *given: 
     The group goes on with the cancellation itself, and looks away from that of its tasks. But on asyncio it looks at it first (anyio
     4.16), in a frame that keeps it and that its traceback keeps: a cycle. In the traceback is every frame that the cancellation
     passed, and in these all that there was of an answer. It would stay until the garbage collector found it, and to take whole
-    answers apart holds up every stream for milliseconds. On trio it is cancelled as any other work: a group there goes by what its tasks say.
+    answers apart holds up every stream for milliseconds. On trio it is cancelled as any other work: there a group goes by its tasks.
     """
     try:
         await work(*given)
