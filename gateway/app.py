@@ -5,6 +5,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -94,6 +95,21 @@ def application(house: House) -> Starlette:
     )
     app.router.redirect_slashes = False  # a redirected POST is sent again by some clients, as a GET by others
     return app
+
+
+CORS_METHODS = ("GET", "POST", "DELETE")
+CORS_HEADERS = ("authorization", "content-type", "idempotency-key", "last-event-id", "traceparent", "tracestate")
+CORS_SHOWN = ("retry-after", "x-should-retry", "x-vercel-ai-ui-message-stream")
+
+
+def served(house: House) -> ASGIApp:
+    """The application of `house`. Browsers are told which pages of other origins may ask, before they ask and with each response."""
+    app = application(house)
+    if not house.origins:
+        return app
+    return CORSMiddleware(
+        app, house.origins, allow_methods=CORS_METHODS, allow_headers=CORS_HEADERS, expose_headers=CORS_SHOWN
+    )
 
 
 def forms(profiles: Profiles) -> tuple[Form, ...]:

@@ -52,6 +52,8 @@ class House:
     provider: str
     models: Mapping[str, str] = field(default_factory=dict)
     keys: Keys = field(default_factory=Keys)
+    origins: tuple[str, ...] = ()
+    """Those, besides its own, whose pages may ask in a browser."""
     sse: SseSettings = field(default_factory=SseSettings)
     open_answers: OpenAnswers = field(default_factory=OpenAnswers)
     admission: Admission = field(default_factory=Admission)

@@ -11,7 +11,7 @@ from anyio import CancelScope
 
 from gateway.access.hosts import is_loopback
 from gateway.access.keys import Keys, OpenToAll
-from gateway.app import application
+from gateway.app import served
 from gateway.screen import Screen, sample_question
 from gateway.server import Server, listen
 from gateway.settings import Settings
@@ -40,7 +40,7 @@ async def serve(settings: Settings, docs: Path | None, screen: Screen) -> None:
                 documents, question = await to_ask(built.library)
                 address = address_of(settings.host, listener.getsockname()[1])
                 server = Server(
-                    application(built.house),
+                    served(built.house),
                     built.house.open_answers,
                     settings.drain_grace_s,
                     on_start=lambda: screen.serving(

@@ -53,6 +53,7 @@ HOLD_LEAST_BYTES = 32_768  # the longest sentence that a verifier is asked about
 
 Provider = Literal["anthropic", "local", "scripted"]
 Cache = Literal["off", "verified"]
+Origin = Annotated[str, Field(pattern=r"^https?://[a-z0-9._-]+(:[0-9]{1,5})?$")]  # as browsers write it
 HostName = Annotated[str, Field(pattern=r"^(\*|[a-z0-9._-]+)$")]
 FirstSearch = Literal["adaptive", "dense", "lexical", "hybrid", "hops"]
 
@@ -75,6 +76,7 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = ()
     allowed_hosts: Annotated[tuple[HostName, ...], NoDecode] = ()
+    cors_origins: Annotated[tuple[Origin, ...], NoDecode] = ()
 
     provider: Literal["auto", "anthropic", "local", "scripted"] = "auto"
     generator_model: str = "claude-sonnet-5-5"
@@ -165,7 +167,7 @@ class Settings(BaseSettings):
         """Arguments first, then the environment, then the file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, config_file(os.environ))
 
-    @field_validator("api_keys", "graders", "allowed_hosts", mode="before")
+    @field_validator("api_keys", "graders", "allowed_hosts", "cors_origins", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(key.strip() for key in value.split(",") if key.strip()) if isinstance(value, str) else value

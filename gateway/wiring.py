@@ -204,6 +204,7 @@ def _house(settings: Settings, evidence: Evidence, judges: Judges, telemetry: Te
             "grader": judges.grader.name,
             "embeddings": "scripted" if books is None else books.embedder.model,
         },
+        origins=settings.cors_origins,
         sse=SseSettings(settings.ping_s, settings.send_timeout_s, settings.charset),
         graders=judges.graders,
         profiles=judges.profiles,
@@ -281,7 +282,13 @@ async def _keys(settings: Settings, books: Library | None, stack: AsyncExitStack
 
         stored = await stack.enter_async_context(open_key_ring(books.url))
     given = (key.get_secret_value() for key in settings.api_keys)
-    return Keys(given, stored, always_needed=not is_loopback(settings.host), hosts=settings.allowed_hosts)
+    return Keys(
+        given,
+        stored,
+        always_needed=not is_loopback(settings.host),
+        hosts=settings.allowed_hosts,
+        origins=settings.cors_origins,
+    )
 
 
 async def _database(settings: Settings, stack: AsyncExitStack) -> "tuple[Pool, str]":

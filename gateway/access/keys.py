@@ -51,12 +51,13 @@ class Keys:
         *,
         always_needed: bool = False,
         hosts: Collection[str] = (),
+        origins: Collection[str] = (),
     ) -> None:
         """`always_needed`: also while there is none, as on an address that other machines reach. `hosts`: the names, besides those of
-        this machine, by which the server may be asked without a key."""
+        this machine, by which the server may be asked without a key; `origins`: those of other sites' pages that may ask so."""
         self._digests = tuple(digest_of_secret(key) for key in keys)
         self._stored = stored or NoneStored()
-        self._always_needed, self._hosts = always_needed, hosts
+        self._always_needed, self._hosts, self._origins = always_needed, hosts, origins
 
     @property
     def are_set(self) -> bool:
@@ -81,7 +82,7 @@ class Keys:
                 raise Forbidden(
                     "without a key this server is asked as localhost or 127.0.0.1; name other hosts in GATEWAY_ALLOWED_HOSTS, or make a key"
                 )
-            if headers.get("sec-fetch-site", "") in ELSEWHERE:
+            if headers.get("sec-fetch-site", "") in ELSEWHERE and headers.get("origin", "") not in self._origins:
                 raise Forbidden("a page of another site may ask with a key only")
             return Caller()
         scheme, _, given = headers.get("authorization", "").partition(" ")

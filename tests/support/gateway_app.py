@@ -12,7 +12,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from starlette.types import ASGIApp
 
-from gateway.app import application
+from gateway.app import served
 from gateway.house import House
 from gateway.keeping.keeper import open_keeper
 from gateway.library import AnyCollection
@@ -133,7 +133,7 @@ async def running(
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # what it accepts inherits it
     port = listener.getsockname()[1]
     started = anyio.Event()
-    server = Server(wrap(application(house)), house.open_answers, grace_s, on_start=started.set)
+    server = Server(wrap(served(house)), house.open_answers, grace_s, on_start=started.set)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.run_until_stopped, listener)
         with anyio.fail_after(10):
