@@ -98,7 +98,6 @@ def application(house: House) -> Starlette:
 
 
 CORS_METHODS = ("GET", "POST", "DELETE")
-CORS_HEADERS = ("authorization", "content-type", "idempotency-key", "last-event-id", "traceparent", "tracestate")
 CORS_SHOWN = ("retry-after", "x-should-retry", "x-vercel-ai-ui-message-stream")
 
 
@@ -108,7 +107,7 @@ def served(house: House) -> ASGIApp:
     if not house.origins:
         return app
     return CORSMiddleware(
-        app, house.origins, allow_methods=CORS_METHODS, allow_headers=CORS_HEADERS, expose_headers=CORS_SHOWN
+        app, house.origins, allow_methods=CORS_METHODS, allow_headers=("*",), expose_headers=CORS_SHOWN
     )
 
 

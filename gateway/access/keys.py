@@ -82,9 +82,25 @@ class Keys:
                 raise Forbidden(
                     "without a key this server is asked as localhost or 127.0.0.1; name other hosts in GATEWAY_ALLOWED_HOSTS, or make a key"
                 )
-            if headers.get("sec-fetch-site", "") in ELSEWHERE and headers.get("origin", "") not in self._origins:
-                raise Forbidden("a page of another site may ask with a key only")
+            if self._is_foreign(headers):
+                raise Forbidden(
+                    "a page of another site may ask with a key only, or where GATEWAY_CORS_ORIGINS names its origin"
+                )
             return Caller()
+        return self._bearer(headers)
+
+    def _is_foreign(self, headers: Mapping[str, str]) -> bool:
+        """Whether a browser sent it for a page of another site, none of those that may ask. Where it does not say of which site the page
+        is (to an address that is neither https nor loopback it does not), the page's origin does.
+        """
+        origin, site = headers.get("origin", ""), headers.get("sec-fetch-site")
+        if origin in self._origins:
+            return False
+        if site is not None:
+            return site in ELSEWHERE
+        return bool(origin) and origin.lower().partition("://")[2] != headers.get("host", "").lower()
+
+    def _bearer(self, headers: Mapping[str, str]) -> Caller:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         secret = given.strip()
         digest = digest_of_secret(secret)

@@ -19,7 +19,7 @@ def preflight(origin: str) -> dict[str, str]:
     return {
         "origin": origin,
         "access-control-request-method": "POST",
-        "access-control-request-headers": "authorization,content-type,last-event-id",
+        "access-control-request-headers": "authorization,content-type,last-event-id,x-stainless-lang,cache-control",
     }
 
 

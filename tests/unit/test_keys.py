@@ -54,6 +54,16 @@ def test_without_a_key_a_page_of_another_site_may_do_nothing(site: str) -> None:
     assert Keys(["one"]).caller({**bearing("one"), "sec-fetch-site": site}), "a key says who asks"
 
 
+@pytest.mark.parametrize("origin", ["http://evil.test:18480", "http://gw.test:81", "null"])
+def test_where_a_browser_does_not_say_the_site_the_origin_does(origin: str) -> None:
+    """To http://gw.test it sends no `Sec-Fetch-Site`."""
+    keys = Keys(hosts=("gw.test",), origins=("https://app.example",))
+    with pytest.raises(Forbidden, match="another site"):
+        keys.caller({"host": "gw.test:80", "origin": origin})
+    for own in ("http://gw.test:80", "https://app.example"):
+        assert keys.caller({"host": "gw.test:80", "origin": own}) == Caller()
+
+
 @pytest.mark.parametrize(
     "given", [{}, bearing(""), bearing("three"), {"authorization": "Basic one"}, {"authorization": "one"}]
 )
