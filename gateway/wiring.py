@@ -11,6 +11,7 @@ import anyio
 from gateway.access.hosts import is_loopback
 from gateway.access.keys import Keys, Known, NoneStored
 from gateway.admission import Admission
+from gateway.beside import beside
 from gateway.chat.profiles import Profiles
 from gateway.chat.profiles_of import profiles_of
 from gateway.decisions import Decisions, NoDecisions
@@ -120,7 +121,11 @@ async def wired(settings: Settings) -> AsyncIterator[Wired]:
         if (shares := await _waste_shares(settings, evidence.library, stack)) is not None:
             house = replace(house, speculation=replace(house.speculation, shared=shares.of))
         telemetry.metrics.observe(WAITING, lambda: ((house.admission.waiting, {}),))
-        yield Wired(replace(house, decisions=await _decisions(settings, evidence.library, stack)), evidence.library)
+        house = replace(house, decisions=await _decisions(settings, evidence.library, stack))
+        await stack.enter_async_context(
+            beside(telemetry.metrics.later.run, "counting")
+        )  # ends first: it adds to the log
+        yield Wired(house, evidence.library)
 
 
 @asynccontextmanager

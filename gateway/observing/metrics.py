@@ -18,6 +18,7 @@ from gateway.decisions import Decision
 from gateway.observing import metric_names as table
 from gateway.observing.answer_moments import Moments
 from gateway.observing.asked import Asked
+from gateway.observing.later import Later
 from gateway.observing.metric_names import Kind, Metric, Names
 from gateway.observing.slow_answers import SlowAnswer, SlowAnswers
 from gateway.observing.spans import Quiet
@@ -42,6 +43,7 @@ class Metrics:
         self._open: set[AnswerMetrics] = set()
         self.slow = SlowAnswers(time.monotonic)
         self.quiet = Quiet()
+        self.later = Later()
         self.chosen = table.chosen(names)
         self._known = {metric.name: metric for metric in self.chosen}
         for metric in self.chosen:
@@ -71,7 +73,13 @@ class Metrics:
 
     def collect(self) -> MetricsData | None:
         """Everything as it is now, with the exemplars since the last time."""
+        self.later.catch_up()
         return self._reader.get_metrics_data()
+
+    def slowest(self) -> list[dict[str, object]]:
+        """The slowest answers of the last hour, for JSON."""
+        self.later.catch_up()
+        return self.slow.slowest()
 
     def observe(self, metric: Metric, count: Count) -> None:
         """Shows what `count` returns, whenever somebody asks."""

@@ -39,4 +39,4 @@ class SlowestRoute:
         self._house = house
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        await send_json(send, 200, {"answers": self._house.telemetry.metrics.slow.slowest()})
+        await send_json(send, 200, {"answers": self._house.telemetry.metrics.slowest()})

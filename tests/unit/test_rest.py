@@ -1,12 +1,15 @@
 """How long a draft that speaks is left unread, and what that comes to at the socket of many."""
 
+import math
+from collections import Counter
+
 import anyio
 import pytest
 
 from gateway.bench.messages_api import messages_api
 from gateway.providers.claude.client import open_client
 from gateway.providers.claude.generator import AnthropicGenerator
-from gateway.providers.claude.rest import FREE_DRAFTS, LONGEST_S, Rest
+from gateway.providers.claude.rest import FREE_DRAFTS, LONGEST_S, STEPS, TOGETHER, Rest
 from gateway.providers.script import Script
 from streaming.ports import Piece, Text
 from tests.support.generators import prompt, read
@@ -29,7 +32,7 @@ def busy(drafts: int) -> Rest:
 
 
 def test_few_drafts_take_no_rest_and_more_take_longer_ones_up_to_a_bound() -> None:
-    rests = [busy(drafts).seconds() for drafts in range(1_000)]
+    rests = [busy(drafts).whole_s for drafts in range(1_000)]
     assert set(rests[: FREE_DRAFTS + 1]) == {0.0}
     assert 0 < rests[FREE_DRAFTS + 1] < LONGEST_S
     assert rests == sorted(rests)
@@ -40,7 +43,23 @@ def test_a_longest_rest_of_nothing_passes_each_token_on_as_it_comes() -> None:
     rest = Rest(0.0)
     for _ in range(1_000):
         rest.begin()
-    assert rest.seconds() == 0
+    assert rest.whole_s == rest.until(3.21) == 0
+
+
+@pytest.mark.parametrize("drafts", [FREE_DRAFTS + 1, 9, TOGETHER, TOGETHER + 1, 64, 1_000])
+def test_drafts_that_were_looked_at_at_any_moment_are_looked_at_together_next(drafts: int) -> None:
+    rest = busy(drafts)
+    whole_s, moments = rest.whole_s, Counter[int]()
+    for number in range(drafts):
+        now_s = 100 + whole_s * number / drafts
+        rest_s = rest.until(now_s)
+        assert whole_s / STEPS <= rest_s <= whole_s * (1 + 1 / STEPS)
+        moments[round((now_s + rest_s) * 1e6)] += 1
+    groups = math.ceil(drafts / TOGETHER)
+    assert len(moments) <= 2 * groups
+    assert max(moments.values()) <= max(2, 2 * drafts / groups)
+    if groups > 1:
+        assert max(moments.values()) < drafts
 
 
 async def test_tokens_that_come_during_a_rest_come_together_and_whole() -> None:
@@ -67,16 +86,16 @@ async def test_tokens_that_come_during_a_rest_come_together_and_whole() -> None:
 
 async def test_a_draft_that_is_closed_counts_no_more() -> None:
     rest = busy(FREE_DRAFTS)
-    assert rest.seconds() == 0
+    assert rest.whole_s == 0
     async with messages_api(SCRIPT) as api:
         client = open_client("a-key", api.base_url, connect_s=5, read_s=5)
         try:
             draft = await AnthropicGenerator(client, "claude-scripted", rest=rest).draft(prompt("q"))
-            assert rest.seconds() > 0
+            assert rest.whole_s > 0
             await read(draft)
             await draft.aclose()
             await draft.aclose()
-            assert rest.seconds() == 0
+            assert rest.whole_s == 0
         finally:
             await client.close()
 

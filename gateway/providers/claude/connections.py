@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx2
-from aiohttp import ClientSession, TCPConnector
+from aiohttp import ClientResponse, ClientSession, TCPConnector
 from aiohttp.client_proto import ResponseHandler
 from anthropic import DefaultAioHttpClient
 
@@ -60,10 +60,25 @@ class _Connector(TCPConnector):
 
 
 class Reading(ResponseHandler):
-    """Reads responses; resumes only where it has paused."""
+    """Reads responses; resumes only where it has paused, and may be left unread for a while."""
 
     __slots__ = ()
+
+    def leave_unread(self) -> None:
+        """From now on nothing is taken from the connection: what arrives stays with the system, and is then one read."""
+        self._pause_reading_for_buffer()
+
+    def read_on(self) -> None:
+        """Ends what `leave_unread` began; a new request on the connection does so, too."""
+        self._resume_reading_for_buffer()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         if self._reading_paused:
             super().resume_reading(resume_parser)
+
+
+def reading_of(response: httpx2.Response) -> Reading | None:
+    """Who reads the connection of an open `response`; None where that is not one of ours."""
+    answered = getattr(response.stream, "_aiohttp_response", None)
+    connection = answered.connection if isinstance(answered, ClientResponse) else None
+    return connection.protocol if connection is not None and isinstance(connection.protocol, Reading) else None

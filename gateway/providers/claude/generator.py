@@ -11,6 +11,7 @@ import anyio
 from httpx2 import AsyncByteStream
 
 from gateway.providers.claude.client import CLIENT_ERRORS, our_fault, post_message
+from gateway.providers.claude.connections import reading_of
 from gateway.providers.claude.decoder import Decoder
 from gateway.providers.claude.request import citable, messages
 from gateway.providers.claude.rest import Rest
@@ -79,8 +80,8 @@ class AnthropicDraft:
         if self._is_read:
             raise StopAsyncIteration
         while not self._decoder.is_ended:
-            if self._decoder.has_spoken and (rest_s := self._rest.seconds()) > 0:
-                await anyio.sleep(rest_s)
+            if self._decoder.has_spoken:
+                await self._take_rest()
             data = await self._read()
             if data is None:
                 break
@@ -109,6 +110,18 @@ class AnthropicDraft:
             self._rest.end()
         await self._response.aclose()
         await self._chunks.aclose()
+
+    async def _take_rest(self) -> None:
+        if not self._rest.whole_s:
+            return
+        reading = reading_of(self._response)
+        if reading is not None:
+            reading.leave_unread()
+        try:
+            await anyio.sleep(self._rest.until(anyio.current_time()))
+        finally:
+            if reading is not None:
+                reading.read_on()
 
     async def _read(self) -> bytes | None:
         """The next chunk of the body; None at its end, which may be a broken one once the stop reason is known."""

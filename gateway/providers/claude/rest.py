@@ -1,12 +1,19 @@
 """Rest: for how long a draft that speaks is left unread, so that tokens which come close together cost one look at them.
 
 A token that is read, framed and sent alone costs 100 to 200 microseconds of the event loop that all streams share; four that are read
-together cost hardly more than one. While few drafts speak nothing is gained by that, and each token is passed on as it comes.
+together cost hardly more than one, and so do the next draft's in the same turn: most of the price is to wake up for them. While few
+drafts speak nothing is gained by that, and each token is passed on as it comes.
 """
+
+import math
 
 FREE_DRAFTS = 4
 DRAFT_S = 0.004
 LONGEST_S = 0.05  # twenty looks a second, which an eye takes for a flow
+STEPS = 4  # a rest is so many quarters of the longest, or fewer: drafts of one moment rest alike, though others came and went between
+TOGETHER = (
+    16  # drafts that are looked at in one turn of the event loop: a first answer byte may have to wait for all of them
+)
 
 
 class Rest:
@@ -24,6 +31,20 @@ class Rest:
         """One fewer is."""
         self._open -= 1
 
-    def seconds(self) -> float:
-        """0 for up to FREE_DRAFTS drafts, then longer the more there are."""
-        return min(self._longest_s, max(0, self._open - FREE_DRAFTS) * DRAFT_S)
+    @property
+    def whole_s(self) -> float:
+        """From one look at a draft to the next one: 0 for up to FREE_DRAFTS drafts, then longer the more there are."""
+        wanted_s = min(self._longest_s, (self._open - FREE_DRAFTS) * DRAFT_S)
+        step_s = self._longest_s / STEPS
+        return math.ceil(wanted_s / step_s) * step_s if wanted_s > 0 else 0.0
+
+    def until(self, now_s: float) -> float:
+        """The rest of a draft that is looked at now, in seconds, `now_s` by any clock that all share: until one of the moments at which
+        drafts are looked at together, the last one within a whole rest.
+        """
+        whole_s = self.whole_s
+        if not whole_s:
+            return 0.0
+        apart_s = whole_s / math.ceil(self._open / TOGETHER)
+        left_s = whole_s - now_s % apart_s
+        return left_s if left_s > whole_s / STEPS else left_s + apart_s  # a timer may be early by 1 ms
