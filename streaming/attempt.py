@@ -45,6 +45,7 @@ from streaming.room import Room
 
 log = logging.getLogger(__name__)
 
+SENDING_TURNS = 2  # of the event loop: in one a draft makes its request, in the next that is written
 CLOSING_TURNS = 2  # of the event loop: in one a draft that was told to close lets go of its connection, in the next the socket is closed
 
 Emit = Callable[[tuple[Event, ...]], Awaitable[None]]
@@ -178,9 +179,9 @@ class Race:
         try:
             if decision.delay_s is not None:
                 self._draft(gate.draft, tuple(range(1, len(contest.passages) + 1)), decision.delay_s)
-            await self._emit((Status(contest.attempt, "grading"),))
             # The draft's request leaves first: what else begins here takes 1 ms of this one loop, and the draft is the longer way.
-            await checkpoint()
+            await turns(SENDING_TURNS)
+            await self._emit((Status(contest.attempt, "grading"),))
             self._tasks.start_soon(traceless, self._judge, name=f"grade {contest.attempt}")
             while True:
                 signal = await self._signals.take()
