@@ -72,13 +72,14 @@ class _Answer:
             if path is Path.ABANDONED:
                 self._course.end("client_gone")
                 self._observer.note(Ended(path, self._course.attempt))
-            # Both know this answer: let go of, all that it held goes now, instead of waiting for a collection that holds up every stream.
+            self._halt.unbind()
+            # All know this answer: let go of, all that it held goes now, instead of waiting for a collection that holds up every stream.
             self._prospects = self._course.race = None
         return path
 
     async def _outcome(self) -> Outcome:
         with anyio.CancelScope(deadline=self._deadline) as scope:
-            self._halt.bind(scope)
+            self._halt.bind(scope, self._cut)
             try:
                 await self._stand_alone()
                 return await self._recalled() or await self._attempts()
@@ -133,6 +134,13 @@ class _Answer:
         finally:
             finding.close()
             await prospects.aclose()
+
+    def _cut(self) -> None:
+        """Nobody is there to answer: no draft is read on."""
+        if self._course.race is not None:
+            self._course.race.cut("client_gone")
+        if self._prospects is not None:
+            self._prospects.drop()
 
     async def _stand_alone(self) -> None:
         """From here on the question is one that needs no history; as it was asked where nothing can make it so."""

@@ -203,10 +203,11 @@ class Race:
             if not is_over:  # else the draft has been told, and may be finishing
                 self._close("timeout" if anyio.current_time() >= contest.deadline else "client_gone")
 
-    def drop(self) -> None:
-        """It was run for nothing: grade and draft are cut now, the draft as a discarded one. The caller cancels `run`."""
-        self._judging.cancel()
-        self._close("discarded")
+    def cut(self, outcome: str) -> None:
+        """It was run for nothing: grade and draft are cut now, the draft with this outcome. The caller cancels `run`."""
+        self._close(outcome)
+        if not self._is_judged:
+            self._judging.cancel()
 
     def _with_prospects(self, failed: DraftFailed) -> DraftFailed:
         """Prepares the next draft: by who stands in, where somebody does, else when the service wants to be asked again.

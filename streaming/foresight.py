@@ -94,7 +94,7 @@ class Foresight:
     def drop(self) -> None:
         """It cannot matter any more: its search, its grade and its draft are cut now, and a draft that was begun is told."""
         if self.race is not None and not self._over.is_set():
-            self.race.drop()
+            self.race.cut("discarded")
         self._told.drop()
         self._scope.cancel()
 

@@ -20,6 +20,8 @@ class Reply:
     """What a client received, byte for byte, and when (`time.monotonic()`, from before it connected). A refusal is an answer too."""
 
     began_s: float
+    asked_s: float | None = None
+    """When it was connected and the request was written."""
     received: bytearray = field(default_factory=bytearray)
     first_answer_s: float | None = None
     refused_s: float | None = None
@@ -60,6 +62,7 @@ class Reading(asyncio.Protocol):
         self.ended = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._reply.asked_s = time.monotonic()
         cast(asyncio.Transport, transport).write(self._request)  # uvloop's own are not registered as such
 
     def data_received(self, data: bytes) -> None:

@@ -146,12 +146,15 @@ async def play_at(port: int, plan: Sequence[Planned], streams: int) -> list[Aske
 
 
 def added_ms(asked: Sequence[Asked], upstream: Upstream) -> Json:
-    """First answer byte over r + max(g, t), with t as the model's side took it: what that is late by is not the gateway's."""
+    """First answer byte over r + max(g, t), from the question's last byte on. t is as the model's side took it: what that is late by, and
+    until a client is connected, is not the gateway's.
+    """
     found = []
     for one in asked:
+        assert one.reply.asked_s is not None
         (draft,) = upstream.drafts(one.planned.question)
         late_ms = (draft.at_s["first_token"] - draft.at_s["request"]) * 1000 - FIRST_TOKEN_MS
-        found.append(one.over_ideal_ms - late_ms)
+        found.append(one.over_ideal_ms - late_ms - (one.reply.asked_s - one.reply.began_s) * 1000)
     return spread(found)
 
 

@@ -92,6 +92,38 @@ def test_a_halt_ends_an_answer_that_is_being_checked(backend: str) -> None:
     assert verifier.running == 0
 
 
+def test_the_draft_of_a_client_that_left_is_cut_before_anything_is_cancelled(backend: str) -> None:
+    """In the turn of the event loop in which that is known; what follows is one draft that its client left."""
+    halt, cut = Halt(), list[float | None]()
+    long = DraftScript(((0.0, (Text("Well"),)), (9_999.0, (Text("."),)), STOP))
+    loop = Loop(
+        FakeGrader([(9_999.0, GOOD)]),
+        FakeGenerator([long]),
+        FakeRetriever([(0.0, passages(2, "a"))]),
+        limits=Limits(silence_s=99_999, grade_timeout_s=99_999, deadline_s=99_999),
+    )
+
+    async def emit(events: tuple[Event, ...]) -> None: ...
+
+    async def left() -> None:
+        halt.cut()  # there is nothing to cut yet
+        async with anyio.create_task_group() as tasks:
+            ask = Ask("a", "t", QUESTION)
+            tasks.start_soon(lambda: answer(ask, loop.parts(), loop.limits, emit, loop.facts, halt))
+            await anyio.sleep(5)
+            draft = loop.generator.drafts[0]
+            cut.append(draft.cut_at)
+            halt.cut()
+            cut.append(draft.cut_at)
+            tasks.cancel_scope.cancel()
+        halt.cut()  # nothing is left to cut
+
+    run_virtual(backend, left)
+    assert cut[0] is None
+    assert cut[1] is not None
+    assert [fact.outcome for fact in loop.facts.of(DraftClosed)] == ["client_gone"]
+
+
 def test_quotes_count_in_what_is_held(backend: str) -> None:
     """Twelve quotes of 8 KiB are more than a hold of 64 KiB: reading stops until the verdict, and nothing is lost."""
     cited = tuple((0.0, (Text("x"), Cited(1, at, at + 1, "q" * 8_000))) for at in range(12))
