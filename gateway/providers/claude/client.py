@@ -4,7 +4,6 @@ The SDK brings the address, the key, the time-outs and the errors. Connections a
 goes out in one write, and a token costs 80 microseconds of processor instead of 135.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from anthropic import (
     Timeout,
 )
 from anthropic._models import FinalRequestOptions
+from pydantic_core import to_json
 
 from gateway.observing import outgoing
 from gateway.providers.claude.connections import Connections
@@ -107,7 +107,7 @@ async def post_message(client: AsyncAnthropic, body: Mapping[str, Any], *, strea
     0.25 ms before the request leaves.
     """
     assert isinstance(client, _Client)
-    content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    content = to_json(body)
     response = await client.sent(client.request_with(content, stream=stream), stream=stream)
     if response.is_success:
         return response
