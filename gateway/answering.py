@@ -1,7 +1,7 @@
 """One answer on its way to one client.
 
-The owner task runs the answer and alone puts events into the outbox; the response alone reads it and writes to the client. What is
-taken here is taken in a block of one coroutine that also gives it back.
+The request's own task runs the answer and alone writes to the client. What is taken here is taken in a block of one coroutine that also
+gives it back.
 """
 
 import logging
@@ -14,10 +14,9 @@ from gateway.access.caller import Caller
 from gateway.exchange import Exchange, while_connected
 from gateway.house import House
 from gateway.observing.request_trace import RequestTrace
-from gateway.outbox import Batch, Outbox
 from gateway.problems import send_json
 from gateway.request import AnswerRequest
-from gateway.sse import Frames, line_of, stream
+from gateway.sse import Frames, Out, stream
 from gateway.traced import traced
 from gateway.whole import Whole
 from retrieval.traceless import traceless
@@ -32,8 +31,6 @@ from streaming.wire.format import Json, Wire
 from streaming.wire.told import Told
 
 log = logging.getLogger(__name__)
-
-BATCHES = 16  # what the owner may be ahead of the socket, in batches; the held text itself is bounded in bytes by Room
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +50,11 @@ class Answering:
         """Sends the events as they come. When the client leaves, the answer is cancelled; when it has `done`, what is still
         to be closed upstream closes after it, without it.
         """
-        outbox, line = Outbox(BATCHES), line_of(exchange.scope)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(traceless, self.run, outbox.put, name=f"answer {self.ask.answer_id}")
-            if line is not None:
-                line.when_left(tasks.cancel_scope.cancel)
-            is_told = await stream(
-                Frames(wire, outbox),
-                exchange.scope,
-                exchange.receive,
-                exchange.send,
-                self.house.sse,
-                self.trace.first_answer_byte,
-            )
-            if line is not None:
-                line.when_left(None)
-            if not is_told:
-                tasks.cancel_scope.cancel()
+
+        async def tell(out: Out) -> None:
+            await self.run(Frames(wire, out, self.trace.first_answer_byte).emit)
+
+        await stream(exchange, wire, self.house.sse, tell)
 
     async def send_whole(self, exchange: Exchange, body: Callable[[Told, Ask], Json]) -> None:
         """Sends the answer, once it is complete, as the one JSON `body` of it. Otherwise as `stream`."""
@@ -106,7 +91,7 @@ class Answering:
         return await answer(self.ask, traced(parts, self.trace), limits, emit, observer, self.halt)
 
 
-def last_words() -> Batch:
+def last_words() -> tuple[Failed, Done]:
     """The end of a stream whose answer broke in a way that it did not tell: never a bare end."""
     return (
         Failed("internal_error", "something went wrong inside the gateway", retryable=False),

@@ -5,22 +5,24 @@ head, forgets to tell a running request that its client left once another was se
 a stream that is under way. Here each of these ends.
 """
 
+import logging
 import re
-from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.problems import HeadTooLarge, HeadTooSlow, MalformedHttp, body_of, status_of
-from gateway.sse import LINE
+from gateway.sse import LINE, Care
 from retrieval.faults import GatewayFault
 from streaming.wire.format import dumps
 
 if TYPE_CHECKING:
-    from asyncio import Transport
+    from asyncio import TimerHandle, Transport
 
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+log = logging.getLogger(__name__)
 
 HEAD_LIMIT_BYTES = 65_536  # twice what proxies let pass (nginx 32 KiB); also of what frames a body, which is less
 HEAD_LIMIT_S = 30.0  # as long as a body may take
@@ -51,16 +53,21 @@ class Connection(HttpToolsProtocol):
         self._framing_bytes = 0  # of this request, what is not its body
         self._extensions: dict[str, Any] = {}
         self._is_deaf = self._is_lost = False
-        self._when_left: Callable[[], None] | None = None
+        self._care: Care | None = None
+        self._ping: TimerHandle | None = None
+        self._freezing: TimerHandle | None = None
         self._head_limit = self.loop.call_later(HEAD_LIMIT_S, self._head_is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
         self._head_limit.cancel()
-        when_left, self._when_left = self._when_left, None
-        if when_left is not None and self._is_busy:
-            when_left()
-        self._extensions.clear()  # it knows its request, which knows it by them: a collector would have to tell them apart
+        care = self._care
+        self._end_care()
+        if care is not None:
+            care.left()
+        self._extensions[LINE] = (
+            None  # it knows its request, which knows it by them: a collector would have to tell them apart
+        )
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -112,6 +119,7 @@ class Connection(HttpToolsProtocol):
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        self._end_care()
         super().on_response_complete()
         self._mind_the_rest(self.transport.get_write_buffer_size())
 
@@ -126,13 +134,26 @@ class Connection(HttpToolsProtocol):
         """See gateway.sse.Line."""
         self.transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
 
-    def abort(self) -> None:
+    def care(self, care: Care) -> None:
         """See gateway.sse.Line."""
-        self.transport.abort()
+        self._care = care
+        self._ping = self.loop.call_later(care.ping_s, self._say_ping)
+        if self.flow.write_paused:
+            self._mind_reading()
 
-    def when_left(self, act: Callable[[], None] | None) -> None:
+    async def room(self) -> None:
         """See gateway.sse.Line."""
-        self._when_left = None if self._is_lost else act
+        await self.flow.drain()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._mind_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._freezing is not None:
+            self._freezing.cancel()
+            self._freezing = None
 
     @property
     def _is_busy(self) -> bool:
@@ -143,6 +164,29 @@ class Connection(HttpToolsProtocol):
     @property
     def _is_ending(self) -> bool:
         return self._is_deaf or self.transport.is_closing()
+
+    def _say_ping(self) -> None:
+        """A whole chunk, between two others; none to a client that does not read what it has."""
+        if self._care is not None:
+            if self.is_free:
+                self.write(self._care.ping)
+            self._ping = self.loop.call_later(self._care.ping_s, self._say_ping)
+
+    def _mind_reading(self) -> None:
+        if self._care is not None and self._freezing is None:
+            self._freezing = self.loop.call_later(self._care.read_s, self._drop_frozen, self._care.read_s)
+
+    def _drop_frozen(self, after_s: float) -> None:
+        """Closing it would wait for whoever reads nothing."""
+        log.info("a client did not read for %g s; its stream is dropped", after_s)
+        self.transport.abort()
+
+    def _end_care(self) -> None:
+        self._care = None
+        for timer in (self._ping, self._freezing):
+            if timer is not None:
+                timer.cancel()
+        self._ping = self._freezing = None
 
     def _grow_deaf(self) -> None:
         self._is_deaf = True

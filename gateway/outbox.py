@@ -1,60 +1,62 @@
-"""The outbox of an answer: what its owner has put for the response to send."""
+"""The outbox of a stream: chunks that one task puts and another takes, under a server that leaves no other way."""
 
 from collections import deque
-from collections.abc import Callable
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from streaming.events import Event
-
-Batch = tuple[Event, ...]
-
 
 class Outbox:
-    """Batches of events in order, `size` at most. One task puts, one task takes; nobody closes it, because `done` ends what is in it.
-
-    Where there is room, or a batch, neither waits for a turn of the event loop: anyio's own stream does so three times for every batch,
-    and in each of these turns every other stream comes first. Both look whether they are cancelled all the same where they might go on
-    for ever without waiting: two tasks that always find each other ready are never seen waiting, which is when asyncio's side of anyio
-    would tell them. Who puts into an empty outbox has waited since the last time, or will look the next time.
-    """
+    """Chunks in order, `size` at most, until the last one (gateway.sse.Out). One task puts, one task takes."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._batches: deque[Batch] = deque()
-        self._pass_on: Callable[[Batch], bool] | None = None
-        self._arrived: anyio.Event | None = None  # while the taker waits
-        self._taken: anyio.Event | None = None  # while there is no room, which is seldom
+        self._chunks: deque[bytes] = deque()
+        self._is_over = False
+        self._changed: anyio.Event | None = None  # while one of the two waits for the other
 
-    def open(self, pass_on: Callable[[Batch], bool] | None) -> None:
-        """From now on a batch for which the taker already waits is offered to `pass_on`, which says whether it took it; or to none."""
-        self._pass_on = pass_on
+    @property
+    def is_taken(self) -> bool:
+        """Whether all of it was taken, the last chunk too."""
+        return self._is_over and not self._chunks
 
-    async def put(self, batch: Batch) -> None:
-        """Returns when `batch` is in; on cancellation it is not."""
-        if self._batches:
-            await checkpoint_if_cancelled()
-        elif self._arrived is not None and self._pass_on is not None and self._pass_on(batch):
-            return
-        while len(self._batches) >= self._size:
-            self._taken = anyio.Event()
-            await self._taken.wait()
-        self._batches.append(batch)
-        if self._arrived is not None:
-            self._arrived.set()
+    async def room(self) -> None:
+        """Returns when one more chunk has its place."""
+        while len(self._chunks) >= self._size:
+            await self._change()
 
-    async def take(self) -> Batch:
-        """The oldest batch, when there is one. Cancellation loses nothing."""
-        if self._batches:
-            await checkpoint_if_cancelled()
-        while not self._batches:
-            self._arrived = anyio.Event()
-            try:
-                await self._arrived.wait()
-            finally:
-                self._arrived = None
-        batch = self._batches.popleft()
-        if self._taken is not None:
-            self._taken.set()
-        return batch
+    async def write(self, chunk: bytes) -> None:
+        """Returns when `chunk` is in; on cancellation it is not. After the end it is dropped."""
+        await self.room()
+        if not self._is_over:
+            self._chunks.append(chunk)
+            self._tell()
+
+    async def end(self, chunk: bytes) -> None:
+        """As `write`, and no other comes after it."""
+        await self.write(chunk)
+        self._is_over = True
+        self._tell()
+
+    def __aiter__(self) -> "Outbox":
+        return self
+
+    async def __anext__(self) -> bytes:
+        """The oldest chunk, when there is one. Cancellation loses nothing."""
+        await checkpoint_if_cancelled()
+        while not self._chunks:
+            if self._is_over:
+                raise StopAsyncIteration
+            await self._change()
+        chunk = self._chunks.popleft()
+        self._tell()
+        return chunk
+
+    async def _change(self) -> None:
+        self._changed = anyio.Event()
+        await self._changed.wait()
+
+    def _tell(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None

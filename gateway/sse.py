@@ -1,67 +1,77 @@
-"""Server-sent events: the batches of an answer, in a wire format, to a client's socket. The only importer of sse-starlette.
+"""Server-sent events: chunks to a client's socket. The only importer of sse-starlette.
 
-The response holds no task group, scope or span of ours; it reads batches that it does not own. What it writes of one batch is
-one `send`. It ends right after `done`, whatever else of the answer is still being closed.
+Whoever has the chunks writes them, in the request's own task. What else an open stream needs (pings in silence, a limit on a client
+that reads nothing, the word that it left) its connection sees to by itself, in no task: see Line. Under a server that hands out no
+connections all of this is sse-starlette's, in tasks of its own.
 """
 
 import logging
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import anyio
 from sse_starlette import EventSourceResponse
 from sse_starlette.sse import SendTimeoutError
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Send
 
-from gateway.outbox import Batch, Outbox
+from gateway.exchange import Exchange
+from gateway.outbox import Outbox
 from retrieval.traceless import traceless
-from streaming.events import Done, Token
+from streaming.events import Done, Event, Token
 from streaming.wire.format import Wire
 
 log = logging.getLogger(__name__)
 
-LINE = "gateway.line"  # the ASGI extension by which our server hands out the connection of a request
-ABORT_LIMIT_S = 1.0
+LINE = (
+    "gateway.line"  # the ASGI extension by which our server hands out the connection of a request; None once it is lost
+)
+AHEAD = 16  # chunks that may wait for another server's task
 HEADERS = {"Cache-Control": "no-cache, no-transform"}
 MEDIA_TYPE = "text/event-stream"
 
 
 @dataclass(frozen=True, slots=True)
 class SseSettings:
-    """How streams are sent: seconds between pings, seconds that one send may take, whether the media type names a charset."""
+    """How streams are sent: seconds between pings, seconds in which a client has to read, whether the media type names a charset."""
 
     ping_s: float = 15.0
     send_timeout_s: float = 20.0
     charset: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Care:
+    """What a line sees to by itself while a stream is open on it."""
+
+    ping: bytes
+    ping_s: float
+    read_s: float
+    """So long what was written may wait before so much of it was read that more can be; then the connection is dropped."""
+    left: Callable[[], None]
+    """Called once, the moment that the client is known to have left before the response was complete."""
+
+
 class Line(Protocol):
     """The connection of a request, past what lies between the application and its server."""
 
+    def care(self, care: Care) -> None:
+        """From now on until the response is complete or the client has left."""
+        ...
+
     @property
     def is_free(self) -> bool:
-        """Whether a body of chunks is under way, and so little of it waits to be read that `send` would not wait either."""
+        """Whether a body of chunks is under way, and so little of it waits to be read that more may be written."""
+        ...
+
+    async def room(self) -> None:
+        """Returns when the line is free, or never will be again because the client has left."""
         ...
 
     def write(self, chunk: bytes) -> None:
-        """Writes a chunk of the body; for a line that is free."""
+        """Writes a chunk of the body, whole; for a line that is free."""
         ...
-
-    def abort(self) -> None:
-        """Drops the connection at once: closing it would wait for whoever reads nothing."""
-        ...
-
-    def when_left(self, act: Callable[[], None] | None) -> None:
-        """What is done the moment that the client is known to have left before the response was complete; None for nothing more than
-        that `receive` says so, three turns of the event loop later. One that has left already is not told of again.
-        """
-        ...
-
-
-Now = Callable[[Callable[[], bytes]], bool]
-"""Writes the bytes that its argument makes, if they can leave now; otherwise makes none and returns False."""
 
 
 class Head(Protocol):
@@ -78,218 +88,138 @@ class Head(Protocol):
         ...
 
 
-class Chunks(Protocol):
-    """What a response sends, chunk by chunk."""
+class Out(Protocol):
+    """The way of chunks to one client. One task at a time uses it; what is written after the end, or to who has left, is dropped."""
 
-    @property
-    def wire(self) -> Head: ...
-
-    @property
-    def first_answer_chunk(self) -> bytes | None:
-        """The first chunk with answer text, once there is one."""
+    async def room(self) -> None:
+        """Returns when a chunk can be written without waiting. A chunk that is made only then cannot be lost to a cancellation."""
         ...
 
-    @property
-    def is_done(self) -> bool:
-        """Whether the last chunk was taken."""
+    async def write(self, chunk: bytes) -> None: ...
+
+    async def end(self, chunk: bytes) -> None:
+        """Writes the last chunk and ends the response, whatever else is still to be done."""
         ...
 
-    def open(self, now: Now | None) -> None:
-        """Whatever would be the next chunk, and not the last, may be written by `now` instead; by None no longer."""
-        ...
 
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
+Tell = Callable[[Out], Awaitable[object]]
+"""Writes all that there is to tell, and ends it. Cancelled when the client leaves."""
+
+
+class Direct:
+    """Chunks straight to a line: a token passes by seven calls between here and the socket, of which none had anything to do."""
+
+    __slots__ = ("_line", "_send", "is_complete")
+
+    def __init__(self, line: Line, send: Send) -> None:
+        self._line = line
+        self._send = send
+        self.is_complete = False
+
+    async def room(self) -> None:
+        if not self.is_complete and not self._line.is_free:
+            await self._line.room()
+
+    async def write(self, chunk: bytes) -> None:
+        await self.room()
+        if not self.is_complete and self._line.is_free:
+            self._line.write(chunk)
+
+    async def end(self, chunk: bytes) -> None:
+        await self.room()
+        if not self.is_complete:
+            await self._send({"type": "http.response.body", "body": chunk, "more_body": False})
+            self.is_complete = True
 
 
 class Frames:
-    """The bytes of an answer's batches, a chunk each, up to and with `done`. An iterator, not a generator: nothing to clean up.
+    """The batches of an answer as chunks in a wire format, a chunk each; with `done` the response ends, and nothing comes after it."""
 
-    A batch that could leave as it is put leaves then, in its owner's turn of the event loop: it waits for no turn of the response's.
-    """
+    __slots__ = ("_has_answered", "_is_over", "_on_first_answer_byte", "_out", "_wire")
 
-    def __init__(self, wire: Wire, batches: Outbox) -> None:
-        self.wire = wire
-        self._batches = batches
-        self._now: Now | None = None
-        self.first_answer_chunk: bytes | None = None
-        self.is_done = False
+    def __init__(self, wire: Wire, out: Out, on_first_answer_byte: Callable[[], None]) -> None:
+        """`on_first_answer_byte` is called once, as the first chunk with answer text is handed on."""
+        self._wire, self._out = wire, out
+        self._on_first_answer_byte = on_first_answer_byte
+        self._has_answered = self._is_over = False
 
-    def open(self, now: Now | None) -> None:
-        self._now = now
-        self._batches.open(None if now is None else self._pass_on)
-
-    def _pass_on(self, batch: Batch) -> bool:
-        return self._now is not None and not ends(batch) and self._now(lambda: self._framed(batch))
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        while not self.is_done:
-            batch = await self._batches.take()
-            self.is_done = ends(batch)
-            if chunk := self._framed(batch):
-                return chunk
-        raise StopAsyncIteration
-
-    def _framed(self, batch: Batch) -> bytes:
-        chunk = self.wire.chunk(batch)
-        if self.first_answer_chunk is None and any(isinstance(event, Token) for event in batch):
-            self.first_answer_chunk = chunk
-        return chunk
-
-
-def ends(batch: Batch) -> bool:
-    """Whether nothing comes after `batch`."""
-    return bool(batch) and isinstance(batch[-1], Done)
-
-
-class Stream(EventSourceResponse):
-    """sse-starlette's response with one watch on all its sends: a time-out round each costs a fifth of what a token costs here.
-
-    It takes the place of sse-starlette's process-wide exit watcher: this server drains by its own rules (serve.py). The tasks of the
-    response are traceless: two of them are cancelled at the end of every stream.
-    """
-
-    def __init__(
-        self, chunks: Chunks, line: Line | None, on_first_answer_byte: Callable[[], None], **given: Any
-    ) -> None:
-        super().__init__(chunks, **given)
-        self._chunks, self._line, self._on_first_answer_byte = chunks, line, on_first_answer_byte
-        self._has_answered = False
-        self._sending_since_s: float | None = None
-
-    async def _stream_response(self, send: Send) -> None:
-        await traceless(self._send_all, send)
-
-    async def _ping(self, send: Send) -> None:
-        await traceless(super()._ping, send)
-
-    async def _listen_for_disconnect(self, receive: Receive) -> None:
-        await traceless(super()._listen_for_disconnect, receive)
-
-    async def _listen_for_exit_signal_with_grace(self) -> None:
-        await traceless(self._watch)
-
-    async def _send_all(self, send: Send) -> None:
-        """Sends the headers and each chunk as it comes; a chunk is bytes already, and the iterator has nothing to clean up."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        self._chunks.open(self._now)
-        try:
-            async for chunk in self._chunks:
-                self._look(chunk)
-                await self._send_with_timeout(send, {"type": "http.response.body", "body": chunk, "more_body": True})
-        finally:
-            self._chunks.open(None)  # it knows this response, which knows it: a collector would have to tell them apart
-        async with self._send_lock:
-            self.active = False
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    def _now(self, make: Callable[[], bytes]) -> bool:
-        """See Now. It passes by what lies between here and the socket: seven calls for every token, of which none had anything to do."""
-        line = self._line
-        if line is None or not line.is_free:
-            return False
-        if chunk := make():
-            self._look(chunk)
-            line.write(chunk)
-        return True
-
-    def _look(self, chunk: bytes) -> None:
-        if not self._has_answered and chunk is self._chunks.first_answer_chunk:
+    async def emit(self, batch: tuple[Event, ...]) -> None:
+        """Hands `batch` on. Cancelled while it waits for room, the format knows nothing of it: what comes next goes on from before."""
+        await self._out.room()
+        if self._is_over:
+            return
+        chunk = self._wire.chunk(batch)
+        if not self._has_answered and any(isinstance(event, Token) for event in batch):
             self._has_answered = True
             self._on_first_answer_byte()
-
-    async def _send_with_timeout(self, send: Send, message: Message) -> None:
-        if self._sending_since_s is None:  # else a ping and a chunk wait for the same client, and the older send counts
-            self._sending_since_s = time.monotonic()
-        await send(message)
-        self._sending_since_s = None
-
-    async def _watch(self) -> None:
-        """Ends the response with SendTimeoutError when a send takes longer than its limit. Runs beside it, in its task group."""
-        assert self.send_timeout is not None
-        while True:
-            since_s = self._sending_since_s
-            left_s = self.send_timeout if since_s is None else since_s + self.send_timeout - time.monotonic()
-            if left_s <= 0:
-                raise SendTimeoutError
-            await anyio.sleep(left_s)
+        if batch and isinstance(batch[-1], Done):
+            self._is_over = True
+            await self._out.end(chunk)
+        elif chunk:
+            await self._out.write(chunk)
 
 
-async def stream(
-    frames: Chunks,
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-    settings: SseSettings,
-    on_first_answer_byte: Callable[[], None],
-) -> bool:
-    """Sends the response, headers first. Returns True when `done` was handed to the socket, False when the client left or froze.
+async def stream(exchange: Exchange, head: Head, settings: SseSettings, tell: Tell) -> bool:
+    """Sends a response, headers first, of the chunks that `tell` writes; pings go between them.
 
-    `on_first_answer_byte` is called once, as the first chunk with answer text is handed to `send`. A send that takes longer than its
-    time-out ends the stream and drops the connection. Cancellation ends it where it is.
+    Returns when `tell` does: True when the end was handed to the socket, False when the client left or froze, which cancels `tell`.
+    Raises what `tell` raises. Cancellation ends it where it is.
     """
-    response = Stream(
-        frames,
-        line_of(scope),
-        on_first_answer_byte,
-        headers={**HEADERS, **frames.wire.headers},
-        media_type=f"{MEDIA_TYPE}; charset=utf-8" if settings.charset else MEDIA_TYPE,
-        ping=settings.ping_s,
-        ping_message_factory=lambda: frames.wire.ping,
-        send_timeout=settings.send_timeout_s,
-        sep="\n",
-    )
-    response.raw_headers = as_given(response.raw_headers, response.media_type or MEDIA_TYPE)
-    ended = False
-
-    async def watched(message: Message) -> None:
-        nonlocal ended
-        await send(message)
-        ended = message["type"] == "http.response.body" and not message.get("more_body", False)
-
-    try:
-        await response(scope, receive, within(settings.send_timeout_s, watched))
-    except SendTimeoutError:
-        log.info("a client did not read for %g s; its stream is dropped", settings.send_timeout_s)
-        await drop(scope, receive)
-    return ended and frames.is_done
+    kind = f"{MEDIA_TYPE}; charset=utf-8" if settings.charset else MEDIA_TYPE
+    start = {"type": "http.response.start", "status": 200, "headers": [*headers_of(tuple(head.headers.items()), kind)]}
+    lines: Mapping[str, Line | None] = exchange.scope.get("extensions") or {}
+    if exchange.scope["method"] == "HEAD":
+        await exchange.send(start)
+        await exchange.send({"type": "http.response.body", "body": b"", "more_body": False})
+        return True
+    if LINE not in lines:
+        return await elsewhere(exchange, head, settings, tell)
+    if (line := lines[LINE]) is None:
+        return False
+    out = Direct(line, exchange.send)
+    with anyio.CancelScope() as scope:
+        line.care(Care(head.ping, settings.ping_s, settings.send_timeout_s, scope.cancel))
+        await exchange.send(start)
+        await tell(out)
+    return out.is_complete
 
 
-def within(limit_s: float, send: Callable[[Message], Awaitable[None]]) -> Send:
-    """`send` with a time-out on the headers and on the end: sse-starlette puts one on what is between them alone."""
-
-    async def bounded(message: Message) -> None:
-        if message.get("more_body"):
-            await send(message)
-            return
-        with anyio.move_on_after(limit_s) as waiting:
-            await send(message)
-        if waiting.cancelled_caught:
-            raise SendTimeoutError
-
-    return bounded
-
-
-async def drop(scope: Scope, receive: Receive) -> None:
-    """Drops the connection without waiting for what is still to be written to it, and waits until that is known here."""
-    if (line := line_of(scope)) is not None:
-        line.abort()
-        with anyio.move_on_after(ABORT_LIMIT_S):
-            while (await receive())["type"] != "http.disconnect":
-                pass
+async def elsewhere(exchange: Exchange, head: Head, settings: SseSettings, tell: Tell) -> bool:
+    """As `stream`, under another server than ours."""
+    chunks = Outbox(AHEAD)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(traceless, tell, chunks)
+        response = response_of(
+            chunks,
+            tuple(head.headers.items()),
+            MEDIA_TYPE,
+            ping=settings.ping_s,
+            ping_message_factory=lambda: head.ping,
+            send_timeout=settings.send_timeout_s,
+        )
+        try:
+            await response(exchange.scope, exchange.receive, exchange.send)
+        except SendTimeoutError:
+            log.info("a client did not read for %g s; its stream is dropped", settings.send_timeout_s)
+        if not chunks.is_taken:
+            tasks.cancel_scope.cancel()
+    return chunks.is_taken
 
 
-def line_of(scope: Scope) -> Line | None:
-    """The connection of the request; None under a server that hands none out."""
-    extensions: Mapping[str, Line] = scope.get("extensions") or {}
-    return extensions.get(LINE)
+def response_of(
+    chunks: AsyncIterable[bytes], added: tuple[tuple[str, str], ...], media_type: str, **given: Any
+) -> EventSourceResponse:
+    """The response of `chunks`, which are frames already."""
+    return EventSourceResponse(chunks, headers={**HEADERS, **dict(added)}, media_type=media_type, sep="\n", **given)
 
 
-def as_given(headers: list[tuple[bytes, bytes]], media_type: str) -> list[tuple[bytes, bytes]]:
-    """The headers with the media type exactly as given: starlette adds a charset to every text type. Without the `keep-alive` that
-    sse-starlette adds: whether the connection ends is its server's to say, and in HTTP/1.1 nothing said means that it stays.
+@lru_cache(maxsize=64)
+def headers_of(added: tuple[tuple[str, str], ...], media_type: str) -> tuple[tuple[bytes, bytes], ...]:
+    """The headers of such a response, with the media type exactly as given: starlette adds a charset to every text type.
+
+    Without the `keep-alive` that sse-starlette adds: whether the connection ends is its server's to say, and in HTTP/1.1 nothing said
+    means that it stays.
     """
-    typed = ((name, media_type.encode() if name == b"content-type" else value) for name, value in headers)
-    return [(name, value) for name, value in typed if name != b"connection"]
+    made = response_of(Outbox(1), added, media_type).raw_headers
+    typed = ((name, media_type.encode() if name == b"content-type" else value) for name, value in made)
+    return tuple((name, value) for name, value in typed if name != b"connection")

@@ -23,6 +23,7 @@ class Mailbox(Generic[T]):
     async def take(self) -> T:
         """The oldest item, when there is one. Cancellation loses nothing."""
         while not self._items:
-            self._arrived = type(self._arrived)()  # of the same backend, which need not be looked for
+            if self._arrived.is_set():
+                self._arrived = type(self._arrived)()  # of the same backend, which need not be looked for
             await self._arrived.wait()
         return self._items.popleft()

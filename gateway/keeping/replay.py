@@ -9,7 +9,7 @@ from gateway.exchange import Exchange, while_connected
 from gateway.keeping.recording import END, Recording, Source
 from gateway.observing.request_trace import RequestTrace
 from gateway.problems import NO_RETRY, RETRY_AFTER_S, send_json, status_of_type
-from gateway.sse import Now, SseSettings, stream
+from gateway.sse import Out, SseSettings, stream
 from streaming.wire.format import PING, Json
 
 TOKEN = b"\nevent: token\n"
@@ -24,16 +24,11 @@ class ReplayHead:
 
 
 class ReplayFrames:
-    """The frames of a source after event number `n`, up to and with `done` (gateway.sse.Chunks)."""
+    """The frames of a source after event number `n`, up to and with `done`."""
 
     def __init__(self, source: Source, n: int) -> None:
-        self.wire = ReplayHead()
-        self.first_answer_chunk: bytes | None = None
         self.is_done = False
         self._source, self._n = source, n
-
-    def open(self, now: Now | None) -> None:
-        """Nothing of it comes from a task that could write it."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -45,8 +40,6 @@ class ReplayFrames:
         self._n, self.is_done = piece.last, piece.is_end
         if not piece.frames:
             raise StopAsyncIteration
-        if self.first_answer_chunk is None and TOKEN in piece.frames:
-            self.first_answer_chunk = piece.frames
         return piece.frames
 
 
@@ -64,9 +57,16 @@ class Replay:
             if self.is_whole:
                 await self._send_whole(exchange, trace)
             else:
-                frames = ReplayFrames(self.source, self.n)
-                scope, receive, send = exchange.scope, exchange.receive, exchange.send
-                await stream(frames, scope, receive, send, sse, trace.first_answer_byte)
+                await stream(exchange, ReplayHead(), sse, lambda out: self._tell(out, trace))
+
+    async def _tell(self, out: Out, trace: RequestTrace) -> None:
+        has_answered = False
+        async for frames in ReplayFrames(self.source, self.n):
+            if not has_answered and TOKEN in frames:
+                has_answered = True
+                trace.first_answer_byte()
+            await out.write(frames)
+        await out.end(b"")
 
     async def _send_whole(self, exchange: Exchange, trace: RequestTrace) -> None:
         pieces: list[bytes] = []

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from anyio.abc import ObjectReceiveStream
 
 from gateway.problems import body_of
-from gateway.sse import Now
 from gateway.uploads.documents import Finished, Reading, Step
 from retrieval.faults import GatewayFault
 from streaming.wire.format import PING, Json, dumps
@@ -31,24 +30,18 @@ class IngestHead:
 
 
 class IngestFrames:
-    """The frames of an ingest's steps, up to and with `done` (gateway.sse.Chunks)."""
-
-    first_answer_chunk = None
+    """The frames of an ingest's steps, up to and with `done`."""
 
     def __init__(self, collection: str, steps: ObjectReceiveStream[Step | End]) -> None:
-        self.wire = IngestHead()
         self._collection, self._steps = collection, steps
         self._finished: list[Finished] = []
-        self.is_done = False
-
-    def open(self, now: Now | None) -> None:
-        """Nothing of it comes from a task that could write it."""
+        self._is_done = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
-        if self.is_done:
+        if self._is_done:
             raise StopAsyncIteration
         match await self._steps.receive():
             case Reading() as reading:
@@ -57,7 +50,7 @@ class IngestFrames:
                 self._finished.append(finished)
                 return frame("document", said(finished))
             case End(fault):
-                self.is_done = True
+                self._is_done = True
                 done = frame("done", totals(self._collection, self._finished))
                 return done if fault is None else frame("failed", failure(fault)) + done
 

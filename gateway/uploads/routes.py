@@ -29,9 +29,9 @@ from gateway.problems import (
     status_of,
 )
 from gateway.request import clean_collection
-from gateway.sse import MEDIA_TYPE, stream
+from gateway.sse import MEDIA_TYPE, Out, stream
 from gateway.uploads.documents import Before, Finished, Ingest, Step
-from gateway.uploads.progress import End, IngestFrames, whole
+from gateway.uploads.progress import End, IngestFrames, IngestHead, whole
 from gateway.uploads.upload import Upload, uploaded
 from retrieval.faults import GatewayFault
 from streaming.halt import Halt
@@ -164,9 +164,13 @@ class Taking:
                     steps.send_nowait(End(self._fault))
 
                 tasks.start_soon(own, name="ingest")
-                frames = IngestFrames(self._upload.collection, told)
-                scope, receive, send = exchange.scope, exchange.receive, exchange.send
-                if not await stream(frames, scope, receive, send, self._house.sse, lambda: None):
+
+                async def tell(out: Out) -> None:
+                    async for frame in IngestFrames(self._upload.collection, told):
+                        await out.write(frame)
+                    await out.end(b"")
+
+                if not await stream(exchange, IngestHead(), self._house.sse, tell):
                     tasks.cancel_scope.cancel()
 
     async def _whole(self) -> None:
