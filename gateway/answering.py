@@ -54,7 +54,7 @@ class Answering:
         async def tell(out: Out) -> None:
             await self.run(Frames(wire, out, self.trace.first_answer_byte).emit)
 
-        await stream(exchange, wire, self.house.sse, tell)
+        await stream(exchange, wire, self.house.sse, tell, self.halt.cut)
 
     async def send_whole(self, exchange: Exchange, body: Callable[[Told, Ask], Json]) -> None:
         """Sends the answer, once it is complete, as the one JSON `body` of it. Otherwise as `stream`."""

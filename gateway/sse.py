@@ -159,11 +159,18 @@ class Frames:
             await self._out.write(chunk)
 
 
-async def stream(exchange: Exchange, head: Head, settings: SseSettings, tell: Tell) -> bool:
+def nothing() -> None:
+    """What else is done when a client leaves, most times."""
+
+
+async def stream(
+    exchange: Exchange, head: Head, settings: SseSettings, tell: Tell, left: Callable[[], None] = nothing
+) -> bool:
     """Sends a response, headers first, of the chunks that `tell` writes; pings go between them.
 
-    Returns when `tell` does: True when the end was handed to the socket, False when the client left or froze, which cancels `tell`.
-    Raises what `tell` raises. Cancellation ends it where it is.
+    Returns when `tell` does: True when the end was handed to the socket, False when the client left or froze, which cancels `tell`;
+    `left` is called before, in the turn of the event loop in which that is known. Raises what `tell` raises. Cancellation ends it where
+    it is.
     """
     kind = f"{MEDIA_TYPE}; charset=utf-8" if settings.charset else MEDIA_TYPE
     start = {"type": "http.response.start", "status": 200, "headers": [*headers_of(tuple(head.headers.items()), kind)]}
@@ -178,7 +185,12 @@ async def stream(exchange: Exchange, head: Head, settings: SseSettings, tell: Te
         return False
     out = Direct(line, exchange.send)
     with anyio.CancelScope() as scope:
-        line.care(Care(head.ping, settings.ping_s, settings.send_timeout_s, scope.cancel))
+
+        def end() -> None:
+            left()
+            scope.cancel()
+
+        line.care(Care(head.ping, settings.ping_s, settings.send_timeout_s, end))
         await exchange.send(start)
         await tell(out)
     return out.is_complete
