@@ -19,7 +19,7 @@ import anyio
 import psutil
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from gateway.bench.figures import Json, Line, machine, report, spread
+from gateway.bench.figures import Json, Line, machine, million_additions_ms, report, spread
 from gateway.bench.load import Reply, ask
 from gateway.bench.upstream import Upstream
 from tests.bench.race import Asked, Planned, burst_plan, discard_figures, mixed_plan, play
@@ -310,6 +310,7 @@ async def measure(wanted: Sequence[str]) -> Json:
             figures["unlimited"] = await unlimited()
         if "memory" in wanted:
             figures["idle_kib"] = {streams: round(await idle(streams), 1) for streams in IDLE}
+    figures["million_additions_after_ms"] = million_additions_ms()
     return figures
 
 
@@ -397,6 +398,10 @@ def lines(figures: Json) -> list[Line]:
         row("  gateway / by hand, by the clock", sides["times_by_clock"], "", TIMES, least=True)
     for streams, kib in figures.get("idle_kib", {}).items():
         row(f"memory of an open idle stream, {streams} open", kib, "KiB", IDLE_KIB)
+    before_ms, after_ms = figures["machine"]["million_additions_ms"], figures["million_additions_after_ms"]
+    told.append(
+        Line("this core: a million additions in Python, before / after", f"{before_ms:.0f} / {after_ms:.0f} ms")
+    )
     return told
 
 
