@@ -16,7 +16,7 @@ from gateway.house import House
 from gateway.observing.request_trace import RequestTrace
 from gateway.problems import send_json
 from gateway.request import AnswerRequest
-from gateway.sse import Frames, Out, stream
+from gateway.sse import Frames, stream
 from gateway.traced import traced
 from gateway.whole import Whole
 from retrieval.traceless import traceless
@@ -50,11 +50,10 @@ class Answering:
         """Sends the events as they come. When the client leaves, the answer is cancelled; when it has `done`, what is still
         to be closed upstream closes after it, without it.
         """
-
-        async def tell(out: Out) -> None:
-            await self.run(Frames(wire, out, self.trace.first_answer_byte).emit)
-
-        await stream(exchange, wire, self.house.sse, tell, self.halt.cut)
+        first_byte = self.trace.first_answer_byte
+        await stream(
+            exchange, wire, self.house.sse, lambda out: self.run(Frames(wire, out, first_byte).emit), self.halt.cut
+        )
 
     async def send_whole(self, exchange: Exchange, body: Callable[[Told, Ask], Json]) -> None:
         """Sends the answer, once it is complete, as the one JSON `body` of it. Otherwise as `stream`."""

@@ -125,7 +125,7 @@ class Drafting:
     async def _read(self) -> None:
         draft: Draft | None = None
         try:
-            with self._silence.watched():
+            with self._silence:
                 draft = self._open = await self._generator.draft(self._prompt)
                 async for pieces in draft:
                     now_s = anyio.current_time()

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
+from types import TracebackType
 
 import anyio
 
@@ -12,21 +13,27 @@ STEPS = 20  # the limit is moved on when this part of it has passed, not at ever
 
 
 class Silence:
-    """A limit on each wait of one reading task. `limit_s` may be shortened by up to a twentieth."""
+    """A limit on each wait of one reading task, in whose block it reads. `limit_s` may be shortened by up to a twentieth.
+
+    The block raises GeneratorUnavailable when a wait was too long; there is one block.
+    """
+
+    __slots__ = ("_limit_s", "_next_s", "_scope")
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
         self._scope = anyio.CancelScope()
         self._next_s = 0.0
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """The block whose waits are limited. Raises GeneratorUnavailable when one was too long; once."""
-        with self._scope:
-            self._move()
-            yield
+    def __enter__(self) -> None:
+        self._scope.__enter__()
+        self._move()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
+        is_caught = bool(self._scope.__exit__(kind, error, at))
         if self._scope.cancelled_caught:
             raise GeneratorUnavailable(f"the model was silent for {self._limit_s:g} s")
+        return is_caught
 
     def broken(self, now_s: float) -> None:
         """The model has been heard, at `now_s` by anyio's clock."""

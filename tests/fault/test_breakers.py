@@ -235,7 +235,7 @@ def test_silence_that_is_cut_at_its_limit_counts_against_the_model(play: Play, s
         guard = breaker()
         generator, _ = model(guard, silent, limit_s=4.0)
         for _ in range(FAILURES):
-            with pytest.raises(GeneratorUnavailable, match="silent"), Silence(4.0).watched():
+            with pytest.raises(GeneratorUnavailable, match="silent"), Silence(4.0):
                 await drafted(generator)
         assert guard.state == "open"
 

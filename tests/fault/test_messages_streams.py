@@ -247,7 +247,7 @@ async def fault_from_peer(
         port = listener.extra(SocketAttribute.local_port)
         client = open_client("a-key", f"http://127.0.0.1:{port}", connect_s=1, read_s=0.3)
         try:
-            with anyio.fail_after(5), Silence(0.6).watched():
+            with anyio.fail_after(5), Silence(0.6):
                 draft = await AnthropicGenerator(client, "claude-scripted").draft(prompt("q"))
                 try:
                     async for batch in draft:
