@@ -122,9 +122,10 @@ def without_outdated(passages: Sequence[Passage]) -> Cleaned:
     Two passages are versions of one thing when their titles are the same but for version and date, their words overlap by
     VERSION_OVERLAP, and their metadata date (DATE_FIELDS) or version (VERSION_FIELDS) differ. Passages that bear neither are kept.
     """
-    if sum(_age(passage) != _AGELESS for passage in passages) < 2:
+    ages = [_age(passage) for passage in passages]
+    if len(ages) - ages.count(_AGELESS) < 2:
         return Cleaned(tuple(passages))
-    newest = sorted(range(len(passages)), key=lambda at: (_age(passages[at]), -at), reverse=True)
+    newest = sorted(range(len(passages)), key=lambda at: (ages[at], -at), reverse=True)
     sifted = _sifted([passages[at] for at in newest], Why.OUTDATED, _is_older_version)
     kept = {id(passage) for passage in sifted.kept}
     return Cleaned(tuple(passage for passage in passages if id(passage) in kept), sifted.dropped)
@@ -141,6 +142,8 @@ def by_authority(passages: Sequence[Passage], ranks: Mapping[str, int] | None = 
     The rank is the metadata field `authority`: a number, or a name that `ranks` gives a number to; higher is weightier, absent is 0.
     External text, whatever rank it claims, never comes before an internal source.
     """
+    if not any(EXTERNAL_FIELD in each.metadata or AUTHORITY_FIELD in each.metadata for each in passages):
+        return tuple(passages)
     return tuple(sorted(passages, key=lambda passage: (is_external(passage), -authority(passage, ranks))))
 
 
@@ -213,6 +216,8 @@ _AGELESS: _Age = ((), ())
 
 def _age(passage: Passage) -> _Age:
     """Comparable, greater is newer: the version's numbers, then the date's; empty where metadata has neither."""
+    if not passage.metadata:
+        return _AGELESS
     fields = {name.lower(): value for name, value in passage.metadata.items()}
     version = next((_numbers(fields[name]) for name in VERSION_FIELDS if name in fields), ())
     date = next((_day(fields[name]) for name in DATE_FIELDS if name in fields), ())
