@@ -11,6 +11,8 @@ from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, cast
 
+import anyio
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.problems import HeadTooLarge, HeadTooSlow, MalformedHttp, body_of, status_of
@@ -45,6 +47,29 @@ class Reading(Enum):
     BODY = auto()
 
 
+class Flow(FlowControl):
+    """uvicorn's, with an event while somebody waits to write and not for as long as there is a connection: it takes 0.9 KiB."""
+
+    def __init__(self, transport: "Transport") -> None:
+        self._transport = transport
+        self.read_paused = self.write_paused = False
+        self._resumed: anyio.Event | None = None
+
+    async def drain(self) -> None:
+        while self.write_paused:
+            self._resumed = self._resumed or anyio.Event()
+            await self._resumed.wait()
+
+    def pause_writing(self) -> None:
+        self.write_paused = True
+
+    def resume_writing(self) -> None:
+        self.write_paused = False
+        if self._resumed is not None:
+            self._resumed.set()
+            self._resumed = None
+
+
 class Connection(HttpToolsProtocol):
     """HTTP/1.1, one request after another, which the application may write to and drop (gateway.sse.Line).
 
@@ -67,7 +92,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: "Transport") -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.pipeline = NO_PIPELINE
+        self.pipeline, self.flow = NO_PIPELINE, Flow(transport)
         self._reading = Reading.NOTHING
         self._framing_bytes = 0  # of this request, what is not its body
         self._extensions: dict[str, Any] = {}

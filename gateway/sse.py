@@ -187,8 +187,10 @@ async def stream(
     with anyio.CancelScope() as scope:
 
         def end() -> None:
-            left()
-            scope.cancel()
+            try:
+                left()
+            finally:
+                scope.cancel()
 
         line.care(Care(head.ping, settings.ping_s, settings.send_timeout_s, end))
         await exchange.send(start)

@@ -128,8 +128,8 @@ class Race:
         self._decided = decided
         self._signals: Mailbox[Signal | Checked] = Mailbox()
         self._hold_bytes = limits.hold_bytes
-        self._judging = CancelScope()
-        self._is_judged = False
+        self._judging: CancelScope | None = CancelScope()
+        """Until there is a verdict, or none to come: it keeps the scopes above it."""
         self._drafting: Drafting | None = None
         self._not_before_s = 0.0
         self.falls_back = False
@@ -195,7 +195,7 @@ class Race:
                     is_over = True
                     return ending
         finally:
-            if not self._is_judged:  # anyio says who cancels, in 50 us
+            if self._judging is not None:  # anyio says who cancels, in 50 us
                 self._judging.cancel()
             self._tell_verdict()
             if self._proof is not None:
@@ -206,7 +206,7 @@ class Race:
     def cut(self, outcome: str) -> None:
         """It was run for nothing: grade and draft are cut now, the draft with this outcome. The caller cancels `run`."""
         self._close(outcome)
-        if not self._is_judged:
+        if self._judging is not None:
             self._judging.cancel()
 
     def _with_prospects(self, failed: DraftFailed) -> DraftFailed:
@@ -343,6 +343,7 @@ class Race:
         contest, began = self._contest, anyio.current_time()
         grade: Grade | None = None
         fault: GatewayFault | None = None
+        assert self._judging is not None
         with self._judging:
             try:
                 with anyio.fail_after(self._limits.grade_timeout_s):
@@ -368,7 +369,7 @@ class Race:
                 log.warning("no verdict in attempt %d: %s", contest.attempt, fault)
                 self._signals.put(GradeFailed(fault))
                 fault = None  # or it and this frame, in its traceback, would keep each other
-        self._is_judged = True
+        self._judging = None
 
     def _tell_verdict(self) -> None:
         """Tells the verdict, once. What is told goes into spans and figures: 0.5 ms for which the end of a draft does not wait."""

@@ -17,6 +17,7 @@ from gateway.sse import SseSettings
 from streaming.wire.format import PING
 from tests.support.clients import ask
 from tests.support.gateway_app import Spans, eventually, running, scripted_house
+from tests.support.leftovers import assert_nothing_is_left
 from tests.support.raw_client import read_until, request_bytes
 
 pytestmark = pytest.mark.anyio
@@ -76,6 +77,37 @@ async def test_no_ping_comes_before_the_head_or_after_the_end() -> None:
             with anyio.move_on_after(0.1) as silence:
                 await stream.receive()
             assert silence.cancelled_caught
+
+
+def after_it_left(app: ASGIApp) -> ASGIApp:
+    """A middleware that passes a request on when its client has left."""
+
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        said = await receive()
+        assert not said["more_body"]
+        while (message := await receive())["type"] != "http.disconnect":
+            pass
+        rest = iter([said])
+
+        async def replay() -> Message:
+            return next(rest, message)
+
+        await app(scope, replay, send)
+
+    return wrapped
+
+
+async def test_stream_of_a_client_that_has_left_is_not_begun() -> None:
+    spans = Spans()
+    async with running(scripted_house(processors=[spans]), wrap=after_it_left) as server:
+        async with await anyio.connect_tcp("127.0.0.1", server.port) as stream:
+            await stream.send(request_bytes("Is it? [[grade_ms=60000]]"))
+            await eventually(lambda: server.server.server_state.tasks)
+        await eventually(lambda: spans.ended)
+        await assert_nothing_is_left(server, spans)
+    (root,) = spans.ended
+    assert root.attributes is not None
+    assert root.attributes["gateway.outcome"] == "client_gone"
 
 
 async def test_head_request_for_kept_events_ends_with_its_head() -> None:
