@@ -137,6 +137,7 @@ class Connection(asyncio.Protocol):
         self._playing: Playing | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_full = False
+        self._unsent: list[bytes] = []
         self._arrived_s = 0.0
         self._loop = asyncio.get_running_loop()
         self.lost = asyncio.Event()
@@ -211,12 +212,13 @@ class Connection(asyncio.Protocol):
         while (playing := self._playing) is not None and not self._is_full and not self._is_lost:
             due_s = self._due_s(playing)
             if due_s is None:
-                return
+                break
             at_s = playing.began_s + due_s
             if at_s > self._loop.time():
                 self._timer = self._loop.call_at(at_s, self._play)
-                return
+                break
             self._write(playing)
+        self._flush()
 
     def _due_s(self, playing: Playing) -> float | None:
         """When the next bytes are due, in seconds from the request; None for never."""
@@ -231,15 +233,23 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         if not playing.has_begun:
             playing.has_begun = True
-            self._transport.write(head_of(playing.reply))
+            self._unsent.append(head_of(playing.reply))
             self._note(playing, "responded")
         elif (part := playing.next) is not None:
             playing.last_due_s = part.due_s
-            self._transport.write(b"".join(chunks(part.data, playing.reply.split)))
+            self._unsent.extend(chunks(part.data, playing.reply.split))
             self._count(playing, part)
             playing.next = next(playing.reply.parts, None)
         else:
             self._finish(playing)
+            return
+        if playing.reply.is_stream:  # what is none is written at once, as a service writes a small body
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._unsent and self._transport is not None:
+            self._transport.write(b"".join(self._unsent))
+        self._unsent.clear()
 
     def _count(self, playing: Playing, part: Part) -> None:
         exchange = playing.exchange
@@ -253,9 +263,11 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._playing = None
         if playing.reply.end == "cut":
+            self._flush()
             self._transport.abort()
         else:
-            self._transport.write(b"0\r\n\r\n")
+            self._unsent.append(b"0\r\n\r\n")
+            self._flush()
         self._note(playing, "finished")
         if playing.reply.end == "whole":
             self._begin_next()

@@ -97,6 +97,10 @@ class Reply:
     split: int = 0
     tokens: int = 0
 
+    @property
+    def is_stream(self) -> bool:
+        return self.content_type.startswith("text/event-stream")
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
