@@ -64,13 +64,13 @@ class Reading(ResponseHandler):
 
     __slots__ = ()
 
-    def leave_unread(self) -> None:
-        """From now on nothing is taken from the connection: what arrives stays with the system, and is then one read."""
-        self._pause_reading_for_buffer()
+    def rest(self, seconds: float) -> None:
+        """For so long nothing is taken from the connection: what arrives stays with the system, and is then one read.
 
-    def read_on(self) -> None:
-        """Ends what `leave_unread` began; a new request on the connection does so, too."""
-        self._resume_reading_for_buffer()
+        A new request on the connection ends it; so does the end of the connection.
+        """
+        self._pause_reading_for_buffer()
+        self._loop.call_later(seconds, self._resume_reading_for_buffer)
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         if self._reading_paused:

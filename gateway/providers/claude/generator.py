@@ -112,16 +112,13 @@ class AnthropicDraft:
         await self._chunks.aclose()
 
     async def _take_rest(self) -> None:
-        if not self._rest.whole_s:
+        rest_s = self._rest.until(anyio.current_time()) if self._rest.whole_s else 0.0
+        if rest_s <= 0:
             return
-        reading = reading_of(self._response)
-        if reading is not None:
-            reading.leave_unread()
-        try:
-            await anyio.sleep(self._rest.until(anyio.current_time()))
-        finally:
-            if reading is not None:
-                reading.read_on()
+        if (reading := reading_of(self._response)) is not None:
+            reading.rest(rest_s)  # whoever waits for what comes next need not wake up for its end
+        else:
+            await anyio.sleep(rest_s)
 
     async def _read(self) -> bytes | None:
         """The next chunk of the body; None at its end, which may be a broken one once the stop reason is known."""
