@@ -1,6 +1,8 @@
 """The connections to the Messages API: what aiohttp does for every chunk of a body is left out, and nothing that anyone needs with it."""
 
 import asyncio
+import json
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -9,6 +11,8 @@ import pytest
 
 from gateway.providers.claude.client import open_client, post_message
 from gateway.providers.claude.connections import Reading
+from gateway.providers.claude.generator import AnthropicGenerator
+from tests.support.generators import prompt
 
 pytestmark = pytest.mark.anyio
 
@@ -108,3 +112,51 @@ async def test_a_request_that_is_sent_elsewhere_is_followed_as_the_sdk_follows_i
     assert response.json() == {}
     assert heads[-1] == b"POST /elsewhere HTTP/1.1"
     assert heads.count(heads[-1]) == 1
+
+
+def event(name: str, **fields: object) -> bytes:
+    """One event of a Messages stream, a chunk of a body."""
+    line = f"event: {name}\ndata: {json.dumps({'type': name, **fields})}\n\n".encode()
+    return b"%x\r\n%b\r\n" % (len(line), line)
+
+
+async def test_a_draft_that_is_cut_is_hung_up_on_before_anything_else_has_its_turn() -> None:
+    """The other side sees the end of the connection while this event loop stands still."""
+    said = [
+        event("message_start", message={"usage": {"input_tokens": 1, "output_tokens": 1}}),
+        event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
+        event("content_block_delta", index=0, delta={"type": "text_delta", "text": "Well"}),
+    ]
+
+    def begun() -> socket.socket:
+        connection, _ = listener.accept()
+        connection.settimeout(5)
+        connection.recv(65_536)
+        connection.sendall(
+            OK.replace(b"application/json", b"text/event-stream") + b"transfer-encoding: chunked\r\n\r\n"
+        )
+        connection.sendall(b"".join(said))
+        return connection
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, anyio.fail_after(20):
+        listener.settimeout(5)
+        client = open_client("key", f"http://127.0.0.1:{listener.getsockname()[1]}", connect_s=2, read_s=5)
+        try:
+            accepted: list[socket.socket] = []
+            async with anyio.create_task_group() as tasks:
+
+                async def accept() -> None:
+                    accepted.append(await anyio.to_thread.run_sync(begun))
+
+                tasks.start_soon(accept)
+                draft = await AnthropicGenerator(client, "claude-scripted").draft(prompt("q"))
+            await anext(aiter(draft))
+            with accepted[0] as connection:
+                connection.setblocking(False)
+                with pytest.raises(BlockingIOError):
+                    connection.recv(1)
+                draft.cut()
+                assert connection.recv(1) == b""
+            await draft.aclose()
+        finally:
+            await client.close()

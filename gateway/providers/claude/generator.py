@@ -97,6 +97,8 @@ class AnthropicDraft:
     def cut(self) -> None:
         """As the port promises. What the close does before it waits for anything is the close of the connection."""
         self._is_read = True
+        if (reading := reading_of(self._response)) is not None:
+            reading.hang_up()
         closing = self._response.aclose()
         with suppress(StopIteration, *CLIENT_ERRORS):
             closing.send(None)

@@ -11,7 +11,7 @@ FREE_DRAFTS = 4
 DRAFT_S = 0.004
 LONGEST_S = 0.05  # twenty looks a second, which an eye takes for a flow
 STEPS = 4  # a rest is so many quarters of the longest, or fewer: drafts of one moment rest alike, though others came and went between
-TOGETHER = 8  # drafts looked at in one turn of the event loop: a first answer byte may have to wait for all of them
+TOGETHER = 4  # drafts looked at in one turn of the event loop: a first answer byte may have to wait for all of them
 
 
 class Rest:
