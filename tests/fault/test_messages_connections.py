@@ -3,11 +3,14 @@
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 from gateway.providers.claude.client import open_client, post_message
 from gateway.providers.claude.connections import Reading
@@ -160,3 +163,39 @@ async def test_a_draft_that_is_cut_is_hung_up_on_before_anything_else_has_its_tu
             await draft.aclose()
         finally:
             await client.close()
+
+
+def nameless(kind: int) -> ssl.SSLContext:
+    """TLS without certificates: none has to be made."""
+    context = ssl.SSLContext(kind)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ADH:AECDH:@SECLEVEL=0")
+    return context
+
+
+async def test_a_connection_over_tls_may_be_hung_up_on_in_any_turn_in_which_it_breaks() -> None:
+    """For one turn its protocol has not been told yet, and nothing lends its socket any more."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=nameless(ssl.PROTOCOL_TLS_SERVER))
+    loop = asyncio.get_running_loop()
+    try:
+        with anyio.fail_after(20):
+            _, reading = await loop.create_connection(
+                partial(Reading, loop),
+                "127.0.0.1",
+                server.sockets[0].getsockname()[1],
+                ssl=nameless(ssl.PROTOCOL_TLS_CLIENT),
+            )
+            assert reading.transport is not None
+            while reading.transport is not None:
+                reading.hang_up()
+                await checkpoint()
+    finally:
+        server.close()
+        with anyio.fail_after(5):
+            await server.wait_closed()

@@ -24,8 +24,8 @@ def anyio_backend() -> str:
     return "asyncio"  # the SDK's
 
 
-def busy(drafts: int) -> Rest:
-    rest = Rest()
+def busy(drafts: int, longest_s: float = LONGEST_S) -> Rest:
+    rest = Rest(longest_s)
     for _ in range(drafts):
         rest.begin()
     return rest
@@ -82,6 +82,25 @@ async def test_tokens_that_come_during_a_rest_come_together_and_whole() -> None:
             await client.close()
     assert (seen["alone"][1], seen["of many"][1]) == (SCRIPT.text(1, 1), SCRIPT.text(1, 2))
     assert seen["of many"][0] < seen["alone"][0] / 2
+
+
+async def test_what_has_come_to_its_end_is_read_without_a_rest() -> None:
+    """An answer that came all at once, more than one read takes: there is nothing left to be told of together."""
+    script = Script(ttft_ms=5, tps=1e6, tokens=1_000, cite=0)
+    rest = busy(200, longest_s=0.6)
+    async with messages_api(script) as api:
+        client = open_client("a-key", api.base_url, connect_s=5, read_s=5)
+        try:
+            draft = await AnthropicGenerator(client, "claude-scripted", rest=rest).draft(prompt("q"))
+            first, text = words(await anext(aiter(draft))), ""
+            await api.wait_until(lambda log: not log.open)
+            with anyio.fail_after(2):  # four rests take longer
+                async for pieces in draft:
+                    text += words(pieces)
+            await draft.aclose()
+        finally:
+            await client.close()
+    assert first + text == script.text(1, 1)
 
 
 async def test_a_draft_that_is_closed_counts_no_more() -> None:

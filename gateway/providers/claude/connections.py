@@ -75,10 +75,10 @@ class Reading(ResponseHandler):
         self._loop.call_later(seconds, self._resume_reading_for_buffer)
 
     def hang_up(self) -> None:
-        """Tells the other side now that nothing is read or sent any more. To be closed next, which takes a turn of the event loop longer."""
-        number = self.transport.get_extra_info("socket").fileno() if self.transport is not None else -1
-        if number >= 0:
-            held = socket.socket(fileno=number)  # an event loop's own lends no `shutdown`
+        """Tells the other side now that nothing is read or sent any more. To be closed next, which takes a turn of the loop longer."""
+        lent = self.transport.get_extra_info("socket") if self.transport is not None else None
+        if lent is not None and lent.fileno() >= 0:  # TLS lends none from the turn on in which the connection breaks
+            held = socket.socket(fileno=lent.fileno())  # an event loop's own lends no `shutdown`
             try:
                 with suppress(OSError):
                     held.shutdown(socket.SHUT_RDWR)
@@ -88,6 +88,12 @@ class Reading(ResponseHandler):
     def resume_reading(self, resume_parser: bool = True) -> None:
         if self._reading_paused:
             super().resume_reading(resume_parser)
+
+
+def has_come(response: httpx2.Response) -> bool:
+    """Whether the body of a `response` has come to its end, read or not: then its connection is another request's."""
+    answered = getattr(response.stream, "_aiohttp_response", None)
+    return isinstance(answered, ClientResponse) and answered.content.is_eof()
 
 
 def reading_of(response: httpx2.Response) -> Reading | None:

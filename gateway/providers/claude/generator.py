@@ -11,7 +11,7 @@ import anyio
 from httpx2 import AsyncByteStream
 
 from gateway.providers.claude.client import CLIENT_ERRORS, our_fault, post_message
-from gateway.providers.claude.connections import reading_of
+from gateway.providers.claude.connections import has_come, reading_of
 from gateway.providers.claude.decoder import Decoder
 from gateway.providers.claude.request import citable, messages
 from gateway.providers.claude.rest import Rest
@@ -119,7 +119,7 @@ class AnthropicDraft:
             return
         if (reading := reading_of(self._response)) is not None:
             reading.rest(rest_s)  # whoever waits for what comes next need not wake up for its end
-        else:
+        elif not has_come(self._response):
             await anyio.sleep(rest_s)
 
     async def _read(self) -> bytes | None:
