@@ -180,6 +180,7 @@ class Connection(HttpToolsProtocol):
 
     def care(self, care: Care) -> None:
         """See gateway.sse.Line."""
+        self.flow.resume_reading()  # a large body has it paused until the next `receive`, and nobody receives any more
         self._care = care
         self._ping = self.loop.call_later(care.ping_s, self._say_ping)
         if self.flow.write_paused:

@@ -114,6 +114,22 @@ async def test_client_that_leaves_in_the_middle_of_its_body_is_forgotten() -> No
     assert root.name == "POST /v1/answers"
 
 
+async def test_client_that_leaves_after_a_large_body_takes_its_request_along() -> None:
+    """A body that comes in one large piece has the server read no further until somebody asks for more: a stream asks for nothing."""
+    spans = Spans()
+    head, blank, body = request_bytes("Is it? [[grade_ms=60000]]").partition(b"\r\n\r\n")
+    large = body + b" " * 200_000
+    head = head.replace(b"length: %d" % len(body), b"length: %d" % len(large))
+    async with running(scripted_house(processors=[spans])) as server:
+        async with await anyio.connect_tcp("127.0.0.1", server.port) as stream:
+            await stream.send(head + blank)
+            await anyio.wait_all_tasks_blocked()
+            await stream.send(large)
+            await read_until(stream, b'"grading"')
+        with anyio.fail_after(5):  # half of what a grader may take, after whose end it would be noticed
+            await assert_nothing_is_left(server, spans)
+
+
 async def test_reader_that_stops_and_is_then_killed_is_cleaned_up_without_the_garbage_collector() -> None:
     spans, flood = Spans(), Flood()
     house = with_parts(scripted_house(processors=[spans]), generator=flood)
