@@ -234,17 +234,18 @@ class Connection(asyncio.Protocol):
         if not playing.has_begun:
             playing.has_begun = True
             self._unsent.append(head_of(playing.reply))
+            if playing.reply.is_stream:
+                self._flush()
             self._note(playing, "responded")
         elif (part := playing.next) is not None:
             playing.last_due_s = part.due_s
             self._unsent.extend(chunks(part.data, playing.reply.split))
+            if playing.reply.is_stream:  # what is none is written at once, as a service writes a small body
+                self._flush()
             self._count(playing, part)
             playing.next = next(playing.reply.parts, None)
         else:
             self._finish(playing)
-            return
-        if playing.reply.is_stream:  # what is none is written at once, as a service writes a small body
-            self._flush()
 
     def _flush(self) -> None:
         if self._unsent and self._transport is not None:

@@ -7,7 +7,7 @@ Processor time is the gateway's own, by the system's count. On a busy machine it
 import argparse
 import os
 import random
-import subprocess
+import struct
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -75,23 +75,20 @@ class Core:
         return float(self._process.memory_info().rss / 1024)
 
 
-IDLER = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile True: pass"
+LATENCY = Path("/dev/cpu_dma_latency")  # https://docs.kernel.org/power/pm_qos_interface.html
 
 
 @contextmanager
 def awake(*, is_wanted: bool) -> Iterator[None]:
-    """No core sleeps in the block: one that does is slow for a while after each of the waits that an answer consists of.
-
-    What keeps them awake runs only while nothing else would.
+    """No core sleeps in the block, where the system lets us say so: one that does is slow for a while after each of the waits that an
+    answer consists of. Raises OSError where it does not.
     """
-    count = (os.cpu_count() or 1) if is_wanted and hasattr(os, "SCHED_IDLE") else 0
-    idlers = [subprocess.Popen([sys.executable, "-c", IDLER]) for _ in range(count)]
-    try:
+    if not is_wanted:
         yield
-    finally:
-        for idler in idlers:
-            idler.kill()
-            idler.wait()
+        return
+    with LATENCY.open("wb", buffering=0) as wish:  # as long as it is open
+        wish.write(struct.pack("i", 0))  # microseconds in which a core is to be there again
+        yield
 
 
 async def load(port: int, questions: Sequence[str], streams: int, spread_s: float = 0.0) -> list[Reply]:
