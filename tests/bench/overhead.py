@@ -79,16 +79,17 @@ LATENCY = Path("/dev/cpu_dma_latency")  # https://docs.kernel.org/power/pm_qos_i
 
 
 @contextmanager
-def awake(*, is_wanted: bool) -> Iterator[None]:
-    """No core sleeps in the block, where the system lets us say so: one that does is slow for a while after each of the waits that an
-    answer consists of. Raises OSError where it does not.
+def awake(*, is_wanted: bool = True) -> Iterator[bool]:
+    """No core sleeps in the block, where that is wanted and the system lets us ask for it; whether it does.
+
+    A core that sleeps is slow for a while after each of the waits that an answer consists of, and a virtual one as slow as its host likes.
     """
-    if not is_wanted:
-        yield
+    if not is_wanted or not os.access(LATENCY, os.W_OK):
+        yield False
         return
     with LATENCY.open("wb", buffering=0) as wish:  # as long as it is open
         wish.write(struct.pack("i", 0))  # microseconds in which a core is to be there again
-        yield
+        yield True
 
 
 async def load(port: int, questions: Sequence[str], streams: int, spread_s: float = 0.0) -> list[Reply]:
@@ -406,11 +407,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measures what the gateway itself takes.")
     parser.add_argument("--json", type=Path, help="write every figure there")
     parser.add_argument("--parts", default="cpu,delays,rate,memory", help="which of cpu, delays, rate, memory")
-    parser.add_argument("--awake", action="store_true", help="let no core sleep meanwhile")
+    parser.add_argument(
+        "--asleep", action="store_true", help="let cores sleep meanwhile; they are kept from it where that is allowed"
+    )
     asked = parser.parse_args()
-    with awake(is_wanted=asked.awake):
+    with awake(is_wanted=not asked.asleep) as is_awake:
         figures = anyio.run(measure, asked.parts.split(","), backend_options={"use_uvloop": True})
-    figures["awake"] = asked.awake
+    figures["awake"] = is_awake
     return report("What the gateway itself takes", lines(figures), figures, asked.json)
 
 

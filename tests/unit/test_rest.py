@@ -8,6 +8,7 @@ import pytest
 
 from gateway.bench.messages_api import messages_api
 from gateway.providers.claude.client import open_client
+from gateway.providers.claude.connections import Reading
 from gateway.providers.claude.generator import AnthropicGenerator
 from gateway.providers.claude.rest import FREE_DRAFTS, LONGEST_S, STEPS, TOGETHER, Rest
 from gateway.providers.script import Script
@@ -101,6 +102,25 @@ async def test_what_has_come_to_its_end_is_read_without_a_rest() -> None:
         finally:
             await client.close()
     assert first + text == script.text(1, 1)
+
+
+@pytest.mark.parametrize(("tps", "rests"), [(1e6, range(3)), (400.0, range(5, 60))])
+async def test_a_draft_that_comes_faster_than_it_is_read_takes_no_rests(
+    tps: float, rests: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script(ttft_ms=5, tps=tps, tokens=200, cite=0)
+    taken: list[float] = []
+    rest = Reading.rest
+    monkeypatch.setattr(Reading, "rest", lambda self, seconds: (taken.append(seconds), rest(self, seconds))[1])
+    async with messages_api(script) as api:
+        client = open_client("a-key", api.base_url, connect_s=5, read_s=5)
+        try:
+            draft = await AnthropicGenerator(client, "claude-scripted", rest=busy(200)).draft(prompt("q"))
+            await read(draft)
+            await draft.aclose()
+        finally:
+            await client.close()
+    assert len(taken) in rests
 
 
 async def test_a_draft_that_is_closed_counts_no_more() -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # How long the end of the body is waited for after `message_stop`, before the stop is handed on: the last chunk comes with the event or
 # right after it, and only a body read to its end gives its connection back (a new one costs a TCP and a TLS handshake).
 BODY_END_LIMIT_S = 0.05
+MUCH_BYTES = 4_096  # thirty tokens: a read that brings so much was worth its price, and a draft that comes so fast takes no rest
 
 
 class AnthropicGenerator:
@@ -69,7 +70,7 @@ class AnthropicDraft:
         self._chunks = chunks_of(response)
         self._decoder = decoder
         self._model = model
-        self._heard = 0
+        self._heard = self._brought = 0
         self._is_read = self._is_closed = False
         rest.begin()
 
@@ -80,11 +81,12 @@ class AnthropicDraft:
         if self._is_read:
             raise StopAsyncIteration
         while not self._decoder.is_ended:
-            if self._decoder.has_spoken:
+            if self._decoder.has_spoken and self._brought < MUCH_BYTES:
                 await self._take_rest()
             data = await self._read()
             if data is None:
                 break
+            self._brought = len(data)
             pieces = self._decoder.feed(data)
             if pieces or self._decoder.heard > self._heard:
                 self._heard = self._decoder.heard
