@@ -111,7 +111,12 @@ async def test_a_draft_that_comes_faster_than_it_is_read_takes_no_rests(
     script = Script(ttft_ms=5, tps=tps, tokens=200, cite=0)
     taken: list[float] = []
     rest = Reading.rest
-    monkeypatch.setattr(Reading, "rest", lambda self, seconds: (taken.append(seconds), rest(self, seconds))[1])
+
+    def counted(reading: Reading, seconds: float) -> None:
+        taken.append(seconds)
+        rest(reading, seconds)
+
+    monkeypatch.setattr(Reading, "rest", counted)
     async with messages_api(script) as api:
         client = open_client("a-key", api.base_url, connect_s=5, read_s=5)
         try:
