@@ -81,6 +81,7 @@ class Connection(HttpToolsProtocol):
     __slots__ = (
         "_care",
         "_extensions",
+        "_flushing",
         "_framing_bytes",
         "_freezing",
         "_head_limit",
@@ -100,6 +101,7 @@ class Connection(HttpToolsProtocol):
         self._care: Care | None = None
         self._ping: TimerHandle | None = None
         self._freezing: TimerHandle | None = None
+        self._flushing: TimerHandle | None = None
         self._head_limit = self.loop.call_later(HEAD_LIMIT_S, self._head_is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -254,9 +256,14 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
     def _mind_the_rest(self, left_bytes: int) -> None:
-        """Drops the connection once nothing of what is left has been read for as long as that may take."""
-        if left_bytes:
-            self.loop.call_later(FLUSH_LIMIT_S, self._drop_unless_below, left_bytes)
+        """Drops the connection once nothing of what is left has been read for as long as that may take.
+
+        What is left of the response before is no more to be told from this one's: only the latest is minded.
+        """
+        if self._flushing is not None:
+            self._flushing.cancel()
+        late = self.loop.call_later(FLUSH_LIMIT_S, self._drop_unless_below, left_bytes) if left_bytes else None
+        self._flushing = late
 
     def _drop_unless_below(self, before_bytes: int) -> None:
         if self._is_lost:

@@ -248,3 +248,21 @@ async def test_response_that_nobody_reads_to_its_end_is_dropped(
         await eventually(lambda: not server.server.server_state.connections)
         stream.reset()
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def test_what_was_left_of_one_response_does_not_end_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As much may wait of the second one when the first one's time is over, but the first was read."""
+    monkeypatch.setattr(connection, "FLUSH_LIMIT_S", 0.5)
+    async with running(scripted_house(), narrow=True) as server:
+        stream = Narrow(server.port)
+        stream.ask("Is it? [[tokens=500 tps=100000]]")
+        await stream.read_until(b"event: started")
+        await eventually(lambda: server.house.open_answers.count == 0)
+        monkeypatch.setattr(connection, "FLUSH_LIMIT_S", 30.0)
+        await stream.read_until(b"event: done")
+        stream.ask("Is it? [[tokens=1200 tps=100000]]")
+        await stream.read_until(b"event: started")
+        await eventually(lambda: server.house.open_answers.count == 0)
+        await anyio.sleep(0.6)
+        await stream.read_until(b"event: done")
+        stream.reset()
