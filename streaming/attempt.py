@@ -45,9 +45,7 @@ from streaming.room import Room
 
 log = logging.getLogger(__name__)
 
-SENDING_TURNS = (
-    3  # of the event loop: in one a draft makes its request, in the next that is written, and at its end it leaves
-)
+SENDING_TURNS = 3  # of the event loop: in one a draft makes its request, at the end of the third that is sent
 CLOSING_TURNS = 2  # of the event loop: in one a draft that was told to close lets go of its connection, in the next the socket is closed
 
 Emit = Callable[[tuple[Event, ...]], Awaitable[None]]

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 # How long the end of the body is waited for after `message_stop`, before the stop is handed on: the last chunk comes with the event or
 # right after it, and only a body read to its end gives its connection back (a new one costs a TCP and a TLS handshake).
 BODY_END_LIMIT_S = 0.05
-MUCH_BYTES = (
-    4_096  # thirty tokens: a read that brings so much was worth its price, and a draft that comes so fast takes no rest
-)
+MUCH_BYTES = 4_096  # thirty tokens: a read that brings so many was worth its price, and is followed by no rest
 
 
 class AnthropicGenerator:
