@@ -2,26 +2,38 @@
 
 import re
 import warnings
+from contextlib import suppress
 
 from bs4 import BeautifulSoup, Tag, UnicodeDammit
 from bs4.element import NavigableString
+from bs4.exceptions import ParserRejectedMarkup
 
 from retrieval.page import Page
 
 
 def html_page(data: bytes) -> Page | None:
-    """The text of an HTML document, without scripts, styles, navigation and forms; None when it cannot be decoded."""
+    """The text of an HTML document, without scripts, styles, navigation and forms; None when it cannot be decoded or parsed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what looks like XML or like a file name is read as HTML all the same
         decoded = UnicodeDammit(data, is_html=True)
         if decoded.contains_replacement_characters or decoded.unicode_markup is None:
             return None
-        soup = BeautifulSoup(decoded.unicode_markup, "html.parser")
+        soup = _parsed(decoded.unicode_markup)
+    if soup is None:
+        return None
     page = Page(" ".join(soup.title.get_text().split()) if soup.title else "")
     for unwanted in soup(["script", "style", "noscript", "template", "nav", "head", "svg", "form", "iframe"]):
         unwanted.decompose()
     _Html(page).read(soup.body or soup)
     return page
+
+
+def _parsed(markup: str) -> BeautifulSoup | None:
+    """None where the parser gives up. It does on `<![` without a name, which is then taken for text."""
+    for text in (markup, markup.replace("<![", "&lt;![")):
+        with suppress(ParserRejectedMarkup):
+            return BeautifulSoup(text, "html.parser")
+    return None
 
 
 _BLOCKS = frozenset(

@@ -101,6 +101,7 @@ def test_any_bytes_are_a_document_or_unreadable(kind: str, body: bytes) -> None:
 @few
 @given(kind=st.sampled_from(["text", "markdown", "html"]), said=MARKUP)
 @example("html", "<![CDATA[")
+@example("html", "<p>Well<![](")
 @example("markdown", "---\ntitle: ")
 def test_any_markup_is_a_document_or_unreadable(kind: str, said: str) -> None:
     read(kind, said.encode("utf-8", "surrogatepass"))

@@ -11,7 +11,10 @@ FREE_DRAFTS = 4
 DRAFT_S = 0.004
 LONGEST_S = 0.05  # twenty looks a second, which an eye takes for a flow
 STEPS = 4  # a rest is so many quarters of the longest, or fewer: drafts of one moment rest alike, though others came and went between
-TOGETHER = 4  # drafts looked at in one turn of the event loop: a first answer byte may have to wait for all of them
+FEW_DRAFTS = (
+    16  # are looked at all together: it is a millisecond, and a twentieth of the time another one's first byte meets it
+)
+TOGETHER = 4  # of more, so many: there is always somebody's first byte or bad verdict that waits for a look to end
 
 
 class Rest:
@@ -43,6 +46,11 @@ class Rest:
         whole_s = self.whole_s
         if not whole_s:
             return 0.0
-        apart_s = whole_s / math.ceil(self._open / TOGETHER)
+        apart_s = whole_s / self._groups
         left_s = whole_s - now_s % apart_s
         return left_s if left_s > whole_s / STEPS else left_s + apart_s  # a timer may be early by 1 ms
+
+    @property
+    def _groups(self) -> int:
+        """In how many groups the open drafts are looked at within a whole rest."""
+        return 1 if self._open <= FEW_DRAFTS else math.ceil(self._open / TOGETHER)
