@@ -8,8 +8,8 @@ drafts speak nothing is gained by that, and each token is passed on as it comes.
 import math
 
 FREE_DRAFTS = 4
-DRAFT_S = 0.004
-LONGEST_S = 0.05  # twenty looks a second, which an eye takes for a flow
+DRAFT_S = 0.006
+LONGEST_S = 0.064  # sixteen looks a second, which an eye takes for a flow
 STEPS = 4  # a rest is so many quarters of the longest, or fewer: drafts of one moment rest alike, though others came and went between
 FEW_DRAFTS = (
     16  # are looked at all together: it is a millisecond, and a twentieth of the time another one's first byte meets it
