@@ -396,6 +396,7 @@ def lines(figures: Json) -> list[Line]:
         row("  gateway / by hand, by the clock", sides["times_by_clock"], "", TIMES, least=True)
     for streams, kib in figures.get("idle_kib", {}).items():
         row(f"memory of an open idle stream, {streams} open", kib, "KiB", IDLE_KIB)
+    told.append(Line("cores are kept from sleeping", "yes" if figures["awake"] else "no"))
     before_ms, after_ms = figures["machine"]["million_additions_ms"], figures["million_additions_after_ms"]
     told.append(
         Line("this core: a million additions in Python, before / after", f"{before_ms:.0f} / {after_ms:.0f} ms")

@@ -70,7 +70,8 @@ class AnthropicDraft:
         self._chunks = chunks_of(response)
         self._decoder = decoder
         self._model = model
-        self._heard = self._brought = 0
+        self._heard = 0
+        self._brought = MUCH_BYTES
         self._is_read = self._is_closed = False
         rest.begin()
 
@@ -81,12 +82,13 @@ class AnthropicDraft:
         if self._is_read:
             raise StopAsyncIteration
         while not self._decoder.is_ended:
-            if self._decoder.has_spoken and self._brought < MUCH_BYTES:
+            has_spoken = self._decoder.has_spoken
+            if has_spoken and self._brought < MUCH_BYTES:
                 await self._take_rest()
             data = await self._read()
             if data is None:
                 break
-            self._brought = len(data)
+            self._brought = len(data) if has_spoken else MUCH_BYTES  # its second read tells how fast it comes
             pieces = self._decoder.feed(data)
             if pieces or self._decoder.heard > self._heard:
                 self._heard = self._decoder.heard
