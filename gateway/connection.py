@@ -31,9 +31,7 @@ HEAD_LIMIT_BYTES = 65_536  # twice what proxies let pass (nginx 32 KiB); also of
 HEAD_LIMIT_S = 30.0  # as long as a body may take
 FLUSH_LIMIT_S = 20.0  # after its response is complete, for as long a client may read nothing of the rest
 
-NO_PIPELINE: deque[Any] = deque(
-    maxlen=0
-)  # a queue of each connection's own takes 0.7 KiB, and none ever waits: see Connection
+NO_PIPELINE: deque[Any] = deque(maxlen=0)  # one of each connection's own takes 0.7 KiB, and nothing ever waits in it
 
 # Nothing here is upgraded to. The parser would skip the body of a request that asks (Java's client does, for h2c), so it does not see it.
 _UPGRADE, _UNSEEN = re.compile(rb"\r\nupgrade:", re.IGNORECASE), b"\r\nx-asked:"
@@ -71,7 +69,7 @@ class Flow(FlowControl):
 
 
 class Connection(HttpToolsProtocol):
-    """HTTP/1.1, one request after another, which the application may write to and drop (gateway.sse.Line).
+    """HTTP/1.1, one request after another, which the application may write to (gateway.sse.Line).
 
     What arrives behind a running request, a request sent ahead or nonsense, is read away, so that a client's leaving is noticed, and
     never answered: the connection ends with the response. RFC 9112 (9.3.2) has clients that send ahead be prepared for that.
@@ -111,9 +109,7 @@ class Connection(HttpToolsProtocol):
         self._end_care()
         if care is not None:
             care.left()
-        self._extensions[LINE] = (
-            None  # it knows its request, which knows it by them: a collector would have to tell them apart
-        )
+        self._extensions[LINE] = None  # the request knows this by it: a collector would have to tell them apart
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

@@ -24,9 +24,7 @@ from streaming.wire.format import Wire
 
 log = logging.getLogger(__name__)
 
-LINE = (
-    "gateway.line"  # the ASGI extension by which our server hands out the connection of a request; None once it is lost
-)
+LINE = "gateway.line"  # the ASGI extension by which our server hands out a request's connection; None once that is lost
 AHEAD = 16  # chunks that may wait for another server's task
 HEADERS = {"Cache-Control": "no-cache, no-transform"}
 MEDIA_TYPE = "text/event-stream"

@@ -122,9 +122,8 @@ async def wired(settings: Settings) -> AsyncIterator[Wired]:
             house = replace(house, speculation=replace(house.speculation, shared=shares.of))
         telemetry.metrics.observe(WAITING, lambda: ((house.admission.waiting, {}),))
         house = replace(house, decisions=await _decisions(settings, evidence.library, stack))
-        await stack.enter_async_context(
-            beside(telemetry.metrics.later.run, "counting")
-        )  # ends first: it adds to the log
+        # It ends before the decision log does, which it adds to.
+        await stack.enter_async_context(beside(telemetry.metrics.later.run, "counting"))
         yield Wired(house, evidence.library)
 
 

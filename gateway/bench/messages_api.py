@@ -233,19 +233,21 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         if not playing.has_begun:
             playing.has_begun = True
-            self._unsent.append(head_of(playing.reply))
-            if playing.reply.is_stream:
-                self._flush()
+            self._send(playing, head_of(playing.reply))
             self._note(playing, "responded")
         elif (part := playing.next) is not None:
             playing.last_due_s = part.due_s
-            self._unsent.extend(chunks(part.data, playing.reply.split))
-            if playing.reply.is_stream:  # what is none is written at once, as a service writes a small body
-                self._flush()
+            self._send(playing, b"".join(chunks(part.data, playing.reply.split)))
             self._count(playing, part)
             playing.next = next(playing.reply.parts, None)
         else:
             self._finish(playing)
+
+    def _send(self, playing: Playing, data: bytes) -> None:
+        """Writes `data` of a stream; a reply that is none goes out in one write, as a service writes a small body."""
+        self._unsent.append(data)
+        if playing.reply.is_stream:
+            self._flush()
 
     def _flush(self) -> None:
         if self._unsent and self._transport is not None:
@@ -263,12 +265,11 @@ class Connection(asyncio.Protocol):
     def _finish(self, playing: Playing) -> None:
         assert self._transport is not None
         self._playing = None
-        if playing.reply.end == "cut":
-            self._flush()
-            self._transport.abort()
-        else:
+        if playing.reply.end != "cut":
             self._unsent.append(b"0\r\n\r\n")
-            self._flush()
+        self._flush()
+        if playing.reply.end == "cut":
+            self._transport.abort()
         self._note(playing, "finished")
         if playing.reply.end == "whole":
             self._begin_next()

@@ -111,15 +111,13 @@ class RequestTrace:
                 self._failure_path(self._answer)
         with self._quiet:
             self._end_root(status_code)
-        if self._counted is not None:
-            self._metrics.closed(self._counted)
         self._metrics.later.do(lambda: self._told(status_code, total_s))
 
     def _told(self, status_code: int | None, total_s: float) -> None:
         """To the log, the metrics and the decisions: 1 ms, for which neither the last byte waits nor the next question."""
         with self._quiet:
             self._count(self._folded(), status_code, total_s)
-        # sse-starlette leaves a cycle of cancelled tasks, which holds this until a collector passes; the answer goes now.
+        # Whoever still holds this trace holds no answer.
         self._answer = self._folding = self._counted = None
 
     def _folded(self) -> tuple[Decision, ...]:

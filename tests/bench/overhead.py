@@ -79,7 +79,7 @@ LATENCY = Path("/dev/cpu_dma_latency")  # https://docs.kernel.org/power/pm_qos_i
 
 
 @contextmanager
-def awake(*, is_wanted: bool = True) -> Iterator[bool]:
+def awake(*, is_wanted: bool) -> Iterator[bool]:
     """No core sleeps in the block, where that is wanted and the system lets us ask for it; whether it does.
 
     A core that sleeps is slow for a while after each of the waits that an answer consists of, and a virtual one as slow as its host likes.
@@ -408,11 +408,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measures what the gateway itself takes.")
     parser.add_argument("--json", type=Path, help="write every figure there")
     parser.add_argument("--parts", default="cpu,delays,rate,memory", help="which of cpu, delays, rate, memory")
-    parser.add_argument(
-        "--asleep", action="store_true", help="let cores sleep meanwhile; they are kept from it where that is allowed"
-    )
+    parser.add_argument("--awake", action="store_true", help="let no core sleep meanwhile, where that is allowed")
     asked = parser.parse_args()
-    with awake(is_wanted=not asked.asleep) as is_awake:
+    with awake(is_wanted=asked.awake) as is_awake:
         figures = anyio.run(measure, asked.parts.split(","), backend_options={"use_uvloop": True})
     figures["awake"] = is_awake
     return report("What the gateway itself takes", lines(figures), figures, asked.json)

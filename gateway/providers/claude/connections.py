@@ -92,12 +92,18 @@ class Reading(ResponseHandler):
 
 def has_come(response: httpx2.Response) -> bool:
     """Whether the body of a `response` has come to its end, read or not: then its connection is another request's."""
-    answered = getattr(response.stream, "_aiohttp_response", None)
-    return isinstance(answered, ClientResponse) and answered.content.is_eof()
+    answered = _answered(response)
+    return answered is not None and answered.content.is_eof()
 
 
 def reading_of(response: httpx2.Response) -> Reading | None:
     """Who reads the connection of an open `response`; None where that is not one of ours."""
-    answered = getattr(response.stream, "_aiohttp_response", None)
-    connection = answered.connection if isinstance(answered, ClientResponse) else None
+    answered = _answered(response)
+    connection = answered.connection if answered is not None else None
     return connection.protocol if connection is not None and isinstance(connection.protocol, Reading) else None
+
+
+def _answered(response: httpx2.Response) -> ClientResponse | None:
+    """aiohttp's own response, which the SDK's transport reads; None where another transport brought it."""
+    found = getattr(response.stream, "_aiohttp_response", None)
+    return found if isinstance(found, ClientResponse) else None
