@@ -1,5 +1,5 @@
 # Two commands for a newcomer: `make run` and `make test`. The rest is for those who change things.
-PYTHON ?= python3
+PYTHON ?= $(shell sh requirements/python.sh)
 VENV ?= .venv
 BIN := $(VENV)/bin
 DOCS ?= docs

@@ -49,6 +49,9 @@ SETTINGS = {
 }
 
 
+CORES = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []  # before any of them is reserved
+
+
 class Core:
     """The gateway's process, alone on the last core where there is another for everyone else."""
 
@@ -58,14 +61,13 @@ class Core:
 
     def reserve(self, others: Sequence[int]) -> bool:
         """Whether there was a core to reserve."""
-        cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
-        if len(cores) < 2:
+        if len(CORES) < 2:
             return False
         for thread in self._process.threads():
-            os.sched_setaffinity(thread.id, {cores[-1]})
+            os.sched_setaffinity(thread.id, {CORES[-1]})
         for other in (*others, os.getpid()):
             for thread in psutil.Process(other).threads():
-                os.sched_setaffinity(thread.id, set(cores[:-1]))
+                os.sched_setaffinity(thread.id, set(CORES[:-1]))
         return True
 
     def spent_s(self) -> float:

@@ -20,7 +20,7 @@ from anthropic._models import FinalRequestOptions
 from pydantic_core import to_json
 
 from gateway.observing import outgoing
-from gateway.providers.claude.connections import Connections
+from gateway.providers.claude.connections import Connections, Kind
 from gateway.providers.claude.faults import fault_of_status, seconds, unavailable
 from streaming.faults import AnswerIncomplete, GeneratorFault
 
@@ -43,21 +43,22 @@ def open_client(api_key: str, base_url: str | None, *, connect_s: float, read_s:
     environment says: ours would be doubled. `base_url` None means Anthropic's.
     """
     return _Client(
+        Connections(limits=LIMITS),
         api_key=api_key,
         base_url=base_url,
         timeout=Timeout(connect=connect_s, pool=connect_s, read=read_s, write=read_s),
         max_retries=0,
         open_telemetry={"traces": {"enabled": False}, "propagation": False},
-        http_client=Connections(limits=LIMITS),
     )
 
 
 class _Client(AsyncAnthropic):
     """The SDK's client, which puts the address and the headers of a kind of request together once, not for every request: 0.25 ms each."""
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-        self._built: dict[bool, httpx2.Request] = {}
+    def __init__(self, connections: Connections, **given: Any) -> None:
+        super().__init__(http_client=connections, **given)
+        self._connections = connections
+        self._kinds: dict[bool, Kind] = {}
 
     @property
     def user_agent(self) -> str:
@@ -65,38 +66,28 @@ class _Client(AsyncAnthropic):
             type(self).__name__, AsyncAnthropic.__name__
         )  # the service is told which SDK asks
 
-    def request_with(self, content: bytes, *, stream: bool) -> httpx2.Request:
-        """A Messages request, as the SDK builds it, in the trace of whoever asks."""
-        if stream not in self._built:
-            headers = STREAM_HEADERS if stream else HEADERS
-            options = FinalRequestOptions.construct(method="post", url=PATH, headers=headers, content=b"{}")
-            self._built[stream] = self._build_request(options)
-        return with_content(self._built[stream], content)
+    async def sent(self, content: bytes, *, stream: bool) -> httpx2.Response:
+        """The response to a Messages request, of whatever status, with the SDK's errors where there is none.
 
-    async def sent(self, request: httpx2.Request, *, stream: bool) -> httpx2.Response:
-        """The response to `request`, of whatever status, with the SDK's errors where there is none."""
+        The request is as the SDK builds it, in the trace of whoever asks.
+        """
+        kind = self._kinds.get(stream) or self._kind(stream=stream)
         try:
-            return await self._client.send(request, stream=stream)
+            return await self._connections.ask(kind, content, outgoing.headers(), stream=stream)
         except httpx2.TimeoutException as error:
-            raise APITimeoutError(request=request) from error
+            raise APITimeoutError(request=kind.request) from error
         except Exception as error:
-            raise APIConnectionError(request=request) from error
+            raise APIConnectionError(request=kind.request) from error
+
+    def _kind(self, *, stream: bool) -> Kind:
+        headers = STREAM_HEADERS if stream else HEADERS
+        options = FinalRequestOptions.construct(method="post", url=PATH, headers=headers, content=b"{}")
+        kind = self._kinds[stream] = Kind(self._build_request(options))
+        return kind
 
     def error_of(self, response: httpx2.Response) -> APIStatusError:
         """The SDK's error for a status that is none of success, whose body has been read."""
         return self._make_status_error_from_response(response)
-
-
-def with_content(like: httpx2.Request, content: bytes) -> httpx2.Request:
-    """A request like another one, with other content, in the trace of whoever asks."""
-    request = httpx2.Request(
-        like.method, like.url, headers=like.headers, stream=httpx2.ByteStream(content), extensions=like.extensions
-    )
-    request.headers.encoding = like.headers.encoding  # else it is found out anew, by trying each name and each value
-    for name, value in {"content-length": str(len(content)), **outgoing.headers()}.items():
-        request.headers[name] = value
-    request.read()
-    return request
 
 
 async def post_message(client: AsyncAnthropic, body: Mapping[str, Any], *, stream: bool) -> httpx2.Response:
@@ -107,8 +98,7 @@ async def post_message(client: AsyncAnthropic, body: Mapping[str, Any], *, strea
     0.25 ms before the request leaves.
     """
     assert isinstance(client, _Client)
-    content = to_json(body)
-    response = await client.sent(client.request_with(content, stream=stream), stream=stream)
+    response = await client.sent(to_json(body), stream=stream)
     if response.is_success:
         return response
     try:
