@@ -195,9 +195,8 @@ def _overlap(first: _Shingles, second: _Shingles, is_same_text: bool) -> float:
 
 def _shingles(text: str, size: int) -> _Shingles:
     words = _WORD.findall(text.lower())
-    return (
-        frozenset(tuple(words[at : at + size]) for at in range(max(1, len(words) - size + 1))) if words else frozenset()
-    )
+    runs = zip(*(words[at:] for at in range(size)), strict=False)  # until the last one that is whole
+    return frozenset(runs if len(words) > size else [tuple(words)] if words else [])
 
 
 def _is_older_version(one: Passage, newer: Passage) -> bool:

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import TypeVar
 
 from grading.grade import Grade, Verdict
@@ -128,6 +129,7 @@ class Script:
     question: str = ""
 
     @staticmethod
+    @lru_cache(maxsize=256)  # a question is read by each of its players
     def parse(question: str, defaults: "Script | None" = None) -> "Script":
         """The script of `question`: `defaults` overridden by every marker in it, in order.
 
