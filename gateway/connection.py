@@ -8,6 +8,7 @@ a stream that is under way. Here each of these ends.
 import logging
 import re
 from collections import deque
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, cast
 
@@ -166,15 +167,23 @@ class Connection(HttpToolsProtocol):
         self._mind_the_rest(self.transport.get_write_buffer_size())
 
     @property
-    def is_free(self) -> bool:
+    def is_open(self) -> bool:
         """See gateway.sse.Line."""
         running = self.cycle
-        is_open = running.chunked_encoding and not running.response_complete and not running.disconnected
-        return bool(is_open) and not self.flow.write_paused
+        return bool(running.chunked_encoding) and not running.response_complete and not running.disconnected
+
+    @property
+    def is_free(self) -> bool:
+        """See gateway.sse.Line."""
+        return self.is_open and not self.flow.write_paused
 
     def write(self, chunk: bytes) -> None:
         """See gateway.sse.Line."""
         self.transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """See gateway.sse.Line."""
+        self.loop.call_soon(work)
 
     def care(self, care: Care) -> None:
         """See gateway.sse.Line."""

@@ -1,6 +1,7 @@
 """The outbox of a stream: chunks that one task puts and another takes, under a server that leaves no other way."""
 
 from collections import deque
+from collections.abc import Callable
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -31,6 +32,10 @@ class Outbox:
         if not self._is_over:
             self._chunks.append(chunk)
             self._tell()
+
+    def soon(self, words: Callable[[], bytes]) -> bool:  # noqa: ARG002
+        """Not here: another task sends."""
+        return False
 
     async def end(self, chunk: bytes) -> None:
         """As `write`, and no other comes after it."""

@@ -59,8 +59,13 @@ class Line(Protocol):
         ...
 
     @property
+    def is_open(self) -> bool:
+        """Whether a body of chunks is under way."""
+        ...
+
+    @property
     def is_free(self) -> bool:
-        """Whether a body of chunks is under way, and so little of it waits to be read that more may be written."""
+        """Whether it is open, and so little waits to be read that more may be written."""
         ...
 
     async def room(self) -> None:
@@ -69,6 +74,10 @@ class Line(Protocol):
 
     def write(self, chunk: bytes) -> None:
         """Writes a chunk of the body, whole; for a line that is free."""
+        ...
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Calls `work` when every task that can run now has run."""
         ...
 
 
@@ -94,6 +103,13 @@ class Out(Protocol):
         ...
 
     async def write(self, chunk: bytes) -> None: ...
+
+    def soon(self, words: Callable[[], bytes]) -> bool:
+        """Asks for a chunk and writes it when every task that can run now has run; False where nobody can tell when that is.
+
+        For a moment at which there was room: it is not waited for.
+        """
+        ...
 
     async def end(self, chunk: bytes) -> None:
         """Writes the last chunk and ends the response, whatever else is still to be done."""
@@ -123,38 +139,60 @@ class Direct:
         if not self.is_complete and self._line.is_free:
             self._line.write(chunk)
 
+    def soon(self, words: Callable[[], bytes]) -> bool:
+        self._line.soon(lambda: self._say(words()))
+        return True
+
     async def end(self, chunk: bytes) -> None:
         await self.room()
         if not self.is_complete:
             await self._send({"type": "http.response.body", "body": chunk, "more_body": False})
             self.is_complete = True
 
+    def _say(self, chunk: bytes) -> None:
+        if chunk and not self.is_complete and self._line.is_open:
+            self._line.write(chunk)
+
 
 class Frames:
-    """The batches of an answer as chunks in a wire format, a chunk each; with `done` the response ends, and nothing comes after it."""
+    """The batches of an answer as chunks in a wire format; with `done` the response ends, and nothing comes after it.
 
-    __slots__ = ("_has_answered", "_is_over", "_on_first_answer_byte", "_out", "_wire")
+    What is neither answer nor end waits for the turn to be over, where the way out lets it: put into words at once it would be in the
+    way of the search, or of the request to a model, that begins next.
+    """
+
+    __slots__ = ("_due", "_has_answered", "_is_over", "_on_first_answer_byte", "_out", "_wire")
 
     def __init__(self, wire: Wire, out: Out, on_first_answer_byte: Callable[[], None]) -> None:
         """`on_first_answer_byte` is called once, as the first chunk with answer text is handed on."""
         self._wire, self._out = wire, out
         self._on_first_answer_byte = on_first_answer_byte
+        self._due: tuple[Event, ...] = ()
         self._has_answered = self._is_over = False
 
     async def emit(self, batch: tuple[Event, ...]) -> None:
         """Hands `batch` on. Cancelled while it waits for room, the format knows nothing of it: what comes next goes on from before."""
         await self._out.room()
-        if self._is_over:
+        if self._is_over or not batch:
             return
-        chunk = self._wire.chunk(batch)
-        if not self._has_answered and any(isinstance(event, Token) for event in batch):
+        is_coming, self._due = bool(self._due), self._due + batch
+        has_text = any(isinstance(event, Token) for event in batch)
+        self._is_over = isinstance(batch[-1], Done)
+        if not (has_text or self._is_over) and (is_coming or self._out.soon(self._words)):
+            return
+        chunk = self._words()
+        if has_text and not self._has_answered:
             self._has_answered = True
             self._on_first_answer_byte()
-        if batch and isinstance(batch[-1], Done):
-            self._is_over = True
+        if self._is_over:
             await self._out.end(chunk)
         elif chunk:
             await self._out.write(chunk)
+
+    def _words(self) -> bytes:
+        """What is due, which may be nothing."""
+        due, self._due = self._due, ()
+        return self._wire.chunk(due) if due else b""
 
 
 def nothing() -> None:

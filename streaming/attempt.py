@@ -181,8 +181,8 @@ class Race:
                 self._draft(gate.draft, tuple(range(1, len(contest.passages) + 1)), decision.delay_s)
             # The draft's request leaves first: what else begins here takes 1 ms of this one loop, and the draft is the longer way.
             await turns(SENDING_TURNS)
-            await self._emit((Status(contest.attempt, "grading"),))
             self._tasks.start_soon(traceless, self._judge, name=f"grade {contest.attempt}")
+            await self._emit((Status(contest.attempt, "grading"),))
             while True:
                 signal = await self._signals.take()
                 if isinstance(signal, DraftFailed):

@@ -1,5 +1,7 @@
 """Batches on their way into chunks, on both event loops."""
 
+from collections.abc import Callable
+
 import anyio
 import pytest
 
@@ -51,3 +53,53 @@ async def test_first_answer_byte_is_told_once_with_the_first_text() -> None:
     await frames.emit((Token("one"),))
     await frames.emit((Token("two"),))
     assert told == [1]
+
+
+class Later:
+    """A way out that says when the turn is over."""
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+        self.due: list[Callable[[], bytes]] = []
+
+    async def room(self) -> None:
+        pass
+
+    async def write(self, chunk: bytes) -> None:
+        self.chunks.append(chunk)
+
+    end = write
+
+    def soon(self, words: Callable[[], bytes]) -> bool:
+        self.due.append(words)
+        return True
+
+    def turn(self) -> None:
+        """Ends the turn."""
+        said = [words() for words in self.due]
+        self.due.clear()
+        self.chunks += [chunk for chunk in said if chunk]
+
+
+async def test_what_is_no_answer_waits_for_the_turn_to_be_over_and_is_one_chunk() -> None:
+    out = Later()
+    frames = Frames(Native("a"), out, lambda: None)
+    await frames.emit((Status(1, "retrieving"),))
+    await frames.emit((Status(1, "grading"),))
+    assert (out.chunks, len(out.due)) == ([], 1)
+    out.turn()
+    assert [ids([chunk]) for chunk in out.chunks] == [[b"id: a.1", b"id: a.2"]]
+    await frames.emit((Status(1, "generating"),))
+    out.turn()
+    assert ids(out.chunks) == [b"id: a.1", b"id: a.2", b"id: a.3"]
+
+
+@pytest.mark.parametrize("last", [Token("one"), DONE])
+async def test_answer_and_end_take_what_waits_with_them_at_once(last: Token | Done) -> None:
+    out = Later()
+    frames = Frames(Native("a"), out, lambda: None)
+    await frames.emit((Status(1, "retrieving"),))
+    await frames.emit((last,))
+    assert [ids([chunk]) for chunk in out.chunks] == [[b"id: a.1", b"id: a.2"]]
+    out.turn()
+    assert len(out.chunks) == 1
