@@ -175,7 +175,7 @@ class Connection(HttpToolsProtocol):
     @property
     def is_free(self) -> bool:
         """See gateway.sse.Line."""
-        return self.is_open and not self.flow.write_paused
+        return not self.flow.write_paused and self.is_open
 
     def write(self, chunk: bytes) -> None:
         """See gateway.sse.Line."""

@@ -135,9 +135,9 @@ class Direct:
             await self._line.room()
 
     async def write(self, chunk: bytes) -> None:
-        await self.room()
-        if not self.is_complete and self._line.is_free:
-            self._line.write(chunk)
+        if not self.is_complete and not self._line.is_free:
+            await self._line.room()
+        self._say(chunk)
 
     def soon(self, words: Callable[[], bytes]) -> bool:
         self._line.soon(lambda: self._say(words()))
@@ -150,7 +150,7 @@ class Direct:
             self.is_complete = True
 
     def _say(self, chunk: bytes) -> None:
-        if chunk and not self.is_complete and self._line.is_open:
+        if chunk and self._line.is_open:
             self._line.write(chunk)
 
 

@@ -147,7 +147,8 @@ def reading_of(response: httpx2.Response) -> Reading | None:
     """Who reads the connection of an open `response`; None where that is not one of ours."""
     answered = _answered(response)
     connection = answered.connection if answered is not None else None
-    return connection.protocol if connection is not None and isinstance(connection.protocol, Reading) else None
+    reading = connection.protocol if connection is not None else None
+    return reading if isinstance(reading, Reading) else None
 
 
 def _answered(response: httpx2.Response) -> ClientResponse | None:
