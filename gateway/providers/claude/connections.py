@@ -42,21 +42,17 @@ class Connections(DefaultAioHttpClient):
                 auto_decompress=False,
                 timeout=kind.timeout,
             )
+            whole = None if stream else await answered.read()
         response = httpx2.Response(
             answered.status,
             headers=answered.raw_headers,
-            stream=AiohttpResponseStream(answered),
+            content=whole,
+            stream=AiohttpResponseStream(answered) if stream else None,
             request=kind.request,
         )
-        try:
-            if response.has_redirect_location:
-                await response.aclose()
-                return await self.send(kind.request_with(content, added), stream=stream)
-            if not stream:
-                await response.aread()
-        except BaseException:
+        if response.has_redirect_location:
             await response.aclose()
-            raise
+            return await self.send(kind.request_with(content, added), stream=stream)
         return response
 
     def _init_transport(self, *given: Any, **named: Any) -> httpx2.AsyncBaseTransport:
