@@ -190,7 +190,11 @@ def over_runs(runs: Sequence[Sequence[float]]) -> Json:
     """Percentiles: p50 and p95 are medians of the runs', the others those of all runs together."""
     each = [spread(run) for run in runs]
     whole = spread([value for run in runs for value in run])
-    return whole | {name: round(median(one[name] for one in each), 3) for name in ("p50", "p95")}
+    return (
+        whole
+        | {name: round(median(one[name] for one in each), 3) for name in ("p50", "p95")}
+        | {"runs": [one["p50"] for one in each]}
+    )
 
 
 @dataclass(frozen=True, slots=True)
