@@ -93,7 +93,7 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: $(BIN)/python pyproject.toml requirements/run.lock requirements/models.lock
-	@echo "Installing into $(VENV) (once; about a minute)"
+	@echo "Installing into $(VENV) with $$($(BIN)/python -V) of $$($(BIN)/python -c 'import sys; print(sys.base_prefix)') (once; about a minute)"
 	@$(PIP) --require-hashes -r requirements/run.lock
 	@$(PIP) --require-hashes --no-deps -r requirements/models.lock
 	@$(PIP) --no-build-isolation --no-deps --editable .

@@ -150,7 +150,7 @@ class Direct:
             self.is_complete = True
 
     def _say(self, chunk: bytes) -> None:
-        if chunk and self._line.is_open:
+        if chunk and not self.is_complete and self._line.is_open:
             self._line.write(chunk)
 
 
@@ -177,14 +177,15 @@ class Frames:
             return
         is_coming, self._due = bool(self._due), self._due + batch
         has_text = any(isinstance(event, Token) for event in batch)
-        self._is_over = isinstance(batch[-1], Done)
-        if not (has_text or self._is_over) and (is_coming or self._out.soon(self._words)):
+        is_last = isinstance(batch[-1], Done)
+        if not (has_text or is_last) and (is_coming or self._out.soon(self._late_words)):
             return
         chunk = self._words()
+        self._is_over = is_last
         if has_text and not self._has_answered:
             self._has_answered = True
             self._on_first_answer_byte()
-        if self._is_over:
+        if is_last:
             await self._out.end(chunk)
         elif chunk:
             await self._out.write(chunk)
@@ -193,6 +194,14 @@ class Frames:
         """What is due, which may be nothing."""
         due, self._due = self._due, ()
         return self._wire.chunk(due) if due else b""
+
+    def _late_words(self) -> bytes:
+        due = self._due
+        try:
+            return self._words()
+        except Exception:  # nobody would hear of it here: with the next chunk it is raised to who emits that
+            self._due = due
+            return b""
 
 
 def nothing() -> None:

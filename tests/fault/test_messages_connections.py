@@ -10,6 +10,7 @@ from functools import partial
 
 import anyio
 import pytest
+from anthropic import APIConnectionError
 from anyio.lowlevel import checkpoint
 
 from gateway.providers.claude.client import open_client, post_message
@@ -115,6 +116,16 @@ async def test_a_request_that_is_sent_elsewhere_is_followed_as_the_sdk_follows_i
     assert response.json() == {}
     assert heads[-1] == b"POST /elsewhere HTTP/1.1"
     assert heads.count(heads[-1]) == 1
+
+
+async def test_an_address_that_nobody_can_have_is_the_sdk_s_error() -> None:
+    client = open_client("key", "http://127.0.0.1:99999", connect_s=2, read_s=5)
+    try:
+        for _ in range(2):
+            with pytest.raises(APIConnectionError):
+                await post_message(client, {"model": "one"}, stream=True)
+    finally:
+        await client.close()
 
 
 def event(name: str, **fields: object) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.outbox import Outbox
 from gateway.sse import Frames
-from streaming.events import Done, Path, Status, Token
+from streaming.events import Done, Event, Path, Status, Token
 from streaming.wire.native import Native
 
 pytestmark = pytest.mark.anyio
@@ -92,6 +92,29 @@ async def test_what_is_no_answer_waits_for_the_turn_to_be_over_and_is_one_chunk(
     await frames.emit((Status(1, "generating"),))
     out.turn()
     assert ids(out.chunks) == [b"id: a.1", b"id: a.2", b"id: a.3"]
+
+
+class Stumbling(Native):
+    """Cannot put `grading` into words."""
+
+    def chunk(self, batch: tuple[Event, ...]) -> bytes:
+        if any(isinstance(event, Status) and event.stage == "grading" for event in batch):
+            raise ValueError(batch)
+        return super().chunk(batch)
+
+
+async def test_what_cannot_be_put_into_words_at_the_end_of_a_turn_is_raised_to_who_emits_next_and_then_the_end_is_told() -> (
+    None
+):
+    out = Later()
+    frames = Frames(Stumbling("a"), out, lambda: None)
+    await frames.emit((Status(1, "grading"),))
+    out.turn()
+    with pytest.raises(ValueError, match="grading"):
+        await frames.emit((DONE,))
+    assert out.chunks == []
+    await frames.emit((DONE,))
+    assert ids(out.chunks) == [b"id: a.1"]
 
 
 @pytest.mark.parametrize("last", [Token("one"), DONE])

@@ -43,7 +43,7 @@ def open_client(api_key: str, base_url: str | None, *, connect_s: float, read_s:
     environment says: ours would be doubled. `base_url` None means Anthropic's.
     """
     return _Client(
-        Connections(limits=LIMITS),
+        http_client=Connections(limits=LIMITS),
         api_key=api_key,
         base_url=base_url,
         timeout=Timeout(connect=connect_s, pool=connect_s, read=read_s, write=read_s),
@@ -55,9 +55,9 @@ def open_client(api_key: str, base_url: str | None, *, connect_s: float, read_s:
 class _Client(AsyncAnthropic):
     """The SDK's client, which puts the address and the headers of a kind of request together once, not for every request: 0.25 ms each."""
 
-    def __init__(self, connections: Connections, **given: Any) -> None:
-        super().__init__(http_client=connections, **given)
-        self._connections = connections
+    def __init__(self, *, http_client: Connections, **given: Any) -> None:
+        super().__init__(http_client=http_client, **given)
+        self._connections = http_client
         self._kinds: dict[bool, Kind] = {}
 
     @property

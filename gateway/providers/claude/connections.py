@@ -17,7 +17,8 @@ from aiohttp.client_proto import ResponseHandler
 from anthropic import DefaultAioHttpClient
 from anthropic._vendor.httpx_aiohttp.transport import AiohttpResponseStream, AiohttpTransport, map_aiohttp_exceptions
 from multidict import CIMultiDict
-from yarl import URL
+
+REDIRECTS = (301, 302, 303, 307, 308)  # which name the next address in `location`, RFC 9110 (15.4)
 
 
 class Connections(DefaultAioHttpClient):
@@ -42,18 +43,18 @@ class Connections(DefaultAioHttpClient):
                 auto_decompress=False,
                 timeout=kind.timeout,
             )
-            whole = None if stream else await answered.read()
-        response = httpx2.Response(
+            is_elsewhere = answered.status in REDIRECTS and "location" in answered.headers
+            whole = None if stream or is_elsewhere else await answered.read()
+        if is_elsewhere:
+            answered.release()
+            return await self.send(kind.request_with(content, added), stream=stream)
+        return httpx2.Response(
             answered.status,
             headers=answered.raw_headers,
             content=whole,
             stream=AiohttpResponseStream(answered) if stream else None,
             request=kind.request,
         )
-        if response.has_redirect_location:
-            await response.aclose()
-            return await self.send(kind.request_with(content, added), stream=stream)
-        return response
 
     def _init_transport(self, *given: Any, **named: Any) -> httpx2.AsyncBaseTransport:
         """The SDK's own transport, over connections of ours. Those through a proxy stay as they are."""
@@ -68,7 +69,7 @@ class Kind:
     def __init__(self, request: httpx2.Request) -> None:
         limits = request.extensions["timeout"]
         self.request = request
-        self.url = URL(str(request.url))
+        self.url = str(request.url)
         self.timeout = ClientTimeout(connect=limits["pool"], sock_connect=limits["connect"], sock_read=limits["read"])
         self._headers = CIMultiDict(request.headers.multi_items())
 
@@ -149,5 +150,6 @@ def reading_of(response: httpx2.Response) -> Reading | None:
 
 def _answered(response: httpx2.Response) -> ClientResponse | None:
     """aiohttp's own response, which the SDK's transport reads; None where another transport brought it."""
-    found = getattr(response.stream, "_aiohttp_response", None)
+    stream = getattr(response.stream, "_stream", response.stream)  # the SDK's client puts its own around it
+    found = getattr(stream, "_aiohttp_response", None)
     return found if isinstance(found, ClientResponse) else None
