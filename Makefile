@@ -37,7 +37,7 @@ bench: $(VENV)/.run ## Five strategies side by side: 4 minutes (BENCH_JSON=file 
 bench-race: $(VENV)/.dev ## The race against its ideal: 3 minutes (BENCH_JSON=file keeps the figures)
 	@$(BIN)/python -m tests.bench.race $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
 
-bench-overhead: $(VENV)/.dev ## Processor, delay and memory that the gateway itself takes: 8 minutes (ARGS="--parts cpu,delays,rate,memory --asleep")
+bench-overhead: $(VENV)/.dev ## Processor, delay and memory that the gateway itself takes: 8 minutes (ARGS="--parts cpu,delays,rate,memory --awake")
 	@$(BIN)/python -m tests.bench.overhead $(if $(BENCH_JSON),--json "$(BENCH_JSON)") $(ARGS)
 
 bench-leaks: $(VENV)/.dev ## 500 answers, half of them left: what remains of them

@@ -8,7 +8,7 @@ Everything that a request takes (slot, span, tasks, outbox) is taken in a block 
 """
 
 import logging
-import os
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -200,7 +200,7 @@ class Answers:
 def ask_for(request: AnswerRequest, trace_id: str, tenant: str) -> Ask:
     """The question as the race takes it, under a new answer id."""
     return Ask(
-        answer_id=os.urandom(12).hex(),
+        answer_id=secrets.token_hex(12),
         trace_id=trace_id,
         question=request.question,
         collection=request.collection,

@@ -135,8 +135,7 @@ class Direct:
             await self._line.room()
 
     async def write(self, chunk: bytes) -> None:
-        if not self.is_complete and not self._line.is_free:
-            await self._line.room()
+        await self.room()
         self._say(chunk)
 
     def soon(self, words: Callable[[], bytes]) -> bool:

@@ -5,10 +5,10 @@
 system=/usr/bin/python3
 will_do='import ensurepip, sys; sys.exit(sys.version_info < (3, 11))'
 optimized='import sys, sysconfig; sys.exit("--enable-optimizations" not in (sysconfig.get_config_var("CONFIG_ARGS") or ""))'
-release='import sys; sys.stderr.write("%d %d" % sys.version_info[:2])'
+release='import sys; print(*sys.version_info[:2])'
 
 can() { "$1" -c "$2" >/dev/null 2>&1; }
-number() { "$1" -c "$release" 2>&1 >/dev/null | tail -n 1; }
+number() { "$1" -c "$release" 2>/dev/null | tail -n 1; }
 
 if can python3 "$will_do" && { [ -n "${VIRTUAL_ENV:-}" ] || can python3 "$optimized"; }; then
     echo python3

@@ -358,11 +358,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measures what the gateway itself takes.")
     parser.add_argument("--json", type=Path, help="write every figure there")
     parser.add_argument("--parts", default="cpu,delays,rate,memory", help="which of cpu, delays, rate, memory")
-    parser.add_argument(
-        "--asleep", action="store_true", help="let cores sleep as they like, also where that may be helped"
-    )
+    parser.add_argument("--awake", action="store_true", help="let no core sleep meanwhile, where that is allowed")
     asked = parser.parse_args()
-    with awake(is_wanted=not asked.asleep) as is_awake:
+    with awake(is_wanted=asked.awake) as is_awake:
         figures = anyio.run(measure, asked.parts.split(","), backend_options={"use_uvloop": True})
     figures["awake"] = is_awake
     return report("What the gateway itself takes", lines(figures), figures, asked.json)

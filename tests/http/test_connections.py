@@ -235,16 +235,22 @@ async def test_slow_answer_outlives_the_limit_on_its_head(server: Running, monke
     assert told.one("done")["path"] == "clean"
 
 
+async def hardly_read(server: Running) -> Narrow:
+    """A client whose answer is over, and that has read its first event alone."""
+    stream = Narrow(server.port)
+    stream.ask("Is it? [[tokens=500 tps=100000]]")
+    await stream.read_until(b"event: started")
+    await eventually(lambda: server.house.open_answers.count == 0)
+    return stream
+
+
 async def test_response_that_nobody_reads_to_its_end_is_dropped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its last bytes fit into the server's own buffer, so that no send waits for them."""
     monkeypatch.setattr(connection, "FLUSH_LIMIT_S", 0.2)
     async with running(scripted_house(), narrow=True) as server:
-        stream = Narrow(server.port)
-        stream.ask("Is it? [[tokens=500 tps=100000]]")
-        await stream.read_until(b"event: started")
-        await eventually(lambda: server.house.open_answers.count == 0)
+        stream = await hardly_read(server)
         await eventually(lambda: not server.server.server_state.connections)
         stream.reset()
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
@@ -254,10 +260,7 @@ async def test_what_was_left_of_one_response_does_not_end_the_next_one(monkeypat
     """As much may wait of the second one when the first one's time is over, but the first was read."""
     monkeypatch.setattr(connection, "FLUSH_LIMIT_S", 0.5)
     async with running(scripted_house(), narrow=True) as server:
-        stream = Narrow(server.port)
-        stream.ask("Is it? [[tokens=500 tps=100000]]")
-        await stream.read_until(b"event: started")
-        await eventually(lambda: server.house.open_answers.count == 0)
+        stream = await hardly_read(server)
         monkeypatch.setattr(connection, "FLUSH_LIMIT_S", 30.0)
         await stream.read_until(b"event: done")
         stream.ask("Is it? [[tokens=1200 tps=100000]]")

@@ -18,8 +18,6 @@ from anthropic import DefaultAioHttpClient
 from anthropic._vendor.httpx_aiohttp.transport import AiohttpResponseStream, AiohttpTransport, map_aiohttp_exceptions
 from multidict import CIMultiDict
 
-REDIRECTS = (301, 302, 303, 307, 308)  # which name the next address in `location`, RFC 9110 (15.4)
-
 
 class Connections(DefaultAioHttpClient):
     """The SDK's HTTP client over aiohttp. Environment, proxies and certificates are its business; close it with `aclose`."""
@@ -43,7 +41,7 @@ class Connections(DefaultAioHttpClient):
                 auto_decompress=False,
                 timeout=kind.timeout,
             )
-            is_elsewhere = answered.status in REDIRECTS and "location" in answered.headers
+            is_elsewhere = answered.status >= 300 and _head_of(answered).has_redirect_location
             whole = None if stream or is_elsewhere else await answered.read()
         if is_elsewhere:
             answered.release()
@@ -146,6 +144,11 @@ def reading_of(response: httpx2.Response) -> Reading | None:
     connection = answered.connection if answered is not None else None
     reading = connection.protocol if connection is not None else None
     return reading if isinstance(reading, Reading) else None
+
+
+def _head_of(answered: ClientResponse) -> httpx2.Response:
+    """A response without its body, as the SDK's client reads it."""
+    return httpx2.Response(answered.status, headers=answered.raw_headers)
 
 
 def _answered(response: httpx2.Response) -> ClientResponse | None:
