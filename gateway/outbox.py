@@ -29,6 +29,10 @@ class Outbox:
     async def write(self, chunk: bytes) -> None:
         """Returns when `chunk` is in; on cancellation it is not. After the end it is dropped."""
         await self.room()
+        self.say(chunk)
+
+    def say(self, chunk: bytes) -> None:
+        """Puts `chunk` in, at a moment at which there is room. After the end it is dropped."""
         if not self._is_over:
             self._chunks.append(chunk)
             self._tell()

@@ -18,6 +18,7 @@ LAST_WORDS_S = 3.0  # after the grace, for `failed` and `done` to reach clients 
 CANCEL_S = 5  # after that uvicorn waits so long for connections, then cancels what is left
 CLEANUP_S = 3.0  # for cancelled requests to close what they hold
 KEEP_ALIVE_S = 30
+DATE_S = 1.0  # what responses say of the time is right within so much
 BACKLOG = 2048
 
 
@@ -55,6 +56,7 @@ class Server(uvicorn.Server):
         self._grace_s = grace_s
         self._on_start = on_start
         self._stop = anyio.Event()
+        self._leave = anyio.Event()
 
     async def run_until_stopped(self, listener: socket.socket) -> None:
         """Serves on `listener` (bound; closed at the end). Returns when stopped and every connection is closed or cancelled."""
@@ -70,7 +72,18 @@ class Server(uvicorn.Server):
         self._stop.set()
 
     def stop_now(self) -> None:
-        self.should_exit = self.force_exit = True
+        self.force_exit = True
+        self._exit()
+
+    async def main_loop(self) -> None:
+        """As uvicorn's, which looks ten times a second whether it is to exit: this one is told, and wakes once a second for the date."""
+        while not await self.on_tick(0):
+            with anyio.move_on_after(DATE_S):
+                await self._leave.wait()
+
+    def _exit(self) -> None:
+        self.should_exit = True
+        self._leave.set()
 
     async def _cancel_what_is_left(self) -> None:
         """After an orderly end there is nothing; a forced or cancelled one has uvicorn leave sockets and requests behind."""
@@ -89,7 +102,7 @@ class Server(uvicorn.Server):
         if self._open_answers.count:
             log.info("draining %d open answers, %g s at most", self._open_answers.count, self._grace_s)
         await self._open_answers.drain(self._grace_s, LAST_WORDS_S)
-        self.should_exit = True
+        self._exit()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -102,12 +102,18 @@ class Out(Protocol):
         """Returns when a chunk can be written without waiting. A chunk that is made only then cannot be lost to a cancellation."""
         ...
 
-    async def write(self, chunk: bytes) -> None: ...
+    async def write(self, chunk: bytes) -> None:
+        """Writes a chunk, once there is room."""
+        ...
+
+    def say(self, chunk: bytes) -> None:
+        """Writes a chunk, at a moment at which there is room."""
+        ...
 
     def soon(self, words: Callable[[], bytes]) -> bool:
         """Asks for a chunk and writes it when every task that can run now has run; False where nobody can tell when that is.
 
-        For a moment at which there was room: it is not waited for.
+        Asked at a moment at which there is room.
         """
         ...
 
@@ -136,10 +142,14 @@ class Direct:
 
     async def write(self, chunk: bytes) -> None:
         await self.room()
-        self._say(chunk)
+        self.say(chunk)
+
+    def say(self, chunk: bytes) -> None:
+        if chunk and not self.is_complete and self._line.is_open:
+            self._line.write(chunk)
 
     def soon(self, words: Callable[[], bytes]) -> bool:
-        self._line.soon(lambda: self._say(words()))
+        self._line.soon(lambda: self.say(words()))
         return True
 
     async def end(self, chunk: bytes) -> None:
@@ -147,10 +157,6 @@ class Direct:
         if not self.is_complete:
             await self._send({"type": "http.response.body", "body": chunk, "more_body": False})
             self.is_complete = True
-
-    def _say(self, chunk: bytes) -> None:
-        if chunk and not self.is_complete and self._line.is_open:
-            self._line.write(chunk)
 
 
 class Frames:
@@ -175,7 +181,7 @@ class Frames:
         if self._is_over or not batch:
             return
         is_coming, self._due = bool(self._due), self._due + batch
-        has_text = any(isinstance(event, Token) for event in batch)
+        has_text = Token in map(type, batch)
         is_last = isinstance(batch[-1], Done)
         if not (has_text or is_last) and (is_coming or self._out.soon(self._late_words)):
             return
@@ -187,7 +193,7 @@ class Frames:
         if is_last:
             await self._out.end(chunk)
         elif chunk:
-            await self._out.write(chunk)
+            self._out.say(chunk)
 
     def _words(self) -> bytes:
         """What is due, which may be nothing."""

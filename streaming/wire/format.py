@@ -13,6 +13,7 @@ from streaming.events import Event
 
 Json = dict[str, object]
 
+QUOTED = json.encoder.encode_basestring_ascii  # a text as JSON, which ENCODER comes to by three calls
 ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))  # one, as each token passes it
 PING = b": ping\n"  # no blank line: a client that dispatches on one would read an empty event (FIELD_REPORTS H1)
 LAST = b"data: [DONE]\n\n"  # how the formats without names for their events end

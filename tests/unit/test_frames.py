@@ -70,6 +70,9 @@ class Later:
 
     end = write
 
+    def say(self, chunk: bytes) -> None:
+        self.chunks.append(chunk)
+
     def soon(self, words: Callable[[], bytes]) -> bool:
         self.due.append(words)
         return True

@@ -112,9 +112,9 @@ async def test_a_draft_that_comes_faster_than_it_is_read_takes_no_rests(
     taken: list[float] = []
     rest = Reading.rest
 
-    def counted(reading: Reading, seconds: float) -> None:
+    def counted(reading: Reading, seconds: float, enough: int) -> bool:
         taken.append(seconds)
-        rest(reading, seconds)
+        return rest(reading, seconds, enough)
 
     monkeypatch.setattr(Reading, "rest", counted)
     async with messages_api(script) as api:

@@ -3,9 +3,10 @@
 Source of the event flow: https://platform.claude.com/docs/en/build-with-claude/streaming
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import groupby
+from typing import Any, cast
 
 from gateway.providers.claude.faults import fault_inside, unavailable
 from gateway.providers.claude.frames import Frames
@@ -66,15 +67,15 @@ class Decoder:
             events = self._frames.feed(data)
         except (ValueError, RecursionError) as error:
             raise unavailable("sent something that is not an event stream") from error
-        pieces: list[Piece] = []
+        said: list[Piece | str] = []
         for event in events:
             try:
-                self._read(event, pieces)
+                self._read(event, said)
             except (KeyError, TypeError, AttributeError) as error:
                 raise unavailable("sent an event that is not of its form") from error
             if self._fault is not None:
                 break
-        return tuple(pieces)
+        return tuple(joined(said))
 
     def end(self) -> tuple[Piece, ...]:
         """The last pieces, at `message_stop` or when the body has ended: open citations, and `Stopped`.
@@ -86,28 +87,27 @@ class Decoder:
             raise self._fault
         if self._stop is None:
             raise AnswerIncomplete(f"the model's stream ended without a stop reason after {self._length} characters")
-        pieces: list[Piece] = []
+        said: list[Piece | str] = []
         for index in tuple(self._blocks):
-            self._end_block(index, pieces)
-        pieces.append(Stopped(self._stop, self._final))
-        return tuple(pieces)
+            self._end_block(index, said)
+        return (*joined(said), Stopped(self._stop, self._final))
 
-    def _read(self, event: dict[str, Any], pieces: list[Piece]) -> None:
+    def _read(self, event: dict[str, Any], said: list[Piece | str]) -> None:
         kind = event["type"]
         if kind != "ping":
             self.heard += 1
         match kind:
             case "content_block_delta":
-                self._delta(event["index"], event["delta"], pieces)
+                self._delta(event["index"], event["delta"], said)
             case "content_block_start":
-                self._start_block(event["index"], event["content_block"], pieces)
+                self._start_block(event["index"], event["content_block"], said)
             case "content_block_stop":
-                self._end_block(event["index"], pieces)
+                self._end_block(event["index"], said)
             case "message_start":
                 self._usage = used(event["message"]["usage"], None)
-                pieces.append(self._usage)
+                said.append(self._usage)
             case "message_delta":
-                self._stopping(event, pieces)
+                self._stopping(event, said)
             case "message_stop":
                 self.is_ended = True
             case "error":
@@ -115,29 +115,28 @@ class Decoder:
             case _:
                 pass
 
-    def _delta(self, index: int, delta: dict[str, Any], pieces: list[Piece]) -> None:
+    def _delta(self, index: int, delta: dict[str, Any], said: list[Piece | str]) -> None:
         kind = delta["type"]
         if kind == "text_delta":
-            self._say(delta["text"], pieces)
+            self._say(delta["text"], said)
         elif kind == "citations_delta":
             self._cite(index, delta["citation"])
 
-    def _start_block(self, index: int, block: dict[str, Any], pieces: list[Piece]) -> None:
+    def _start_block(self, index: int, block: dict[str, Any], said: list[Piece | str]) -> None:
         if block["type"] != "text":
             return
         self._blocks[index] = Block(self._length)
         for citation in block.get("citations") or ():
             self._cite(index, citation)
-        self._say(block.get("text") or "", pieces)
+        self._say(block.get("text") or "", said)
 
-    def _say(self, text: str, pieces: list[Piece]) -> None:
+    def _say(self, text: str, said: list[Piece | str]) -> None:
         if not text:
             return
+        if not isinstance(text, str):
+            raise TypeError
         self._length += len(text)
-        if pieces and isinstance(last := pieces[-1], Text):
-            pieces[-1] = Text(last.text + text)
-        else:
-            pieces.append(Text(text))
+        said.append(text)
 
     def _cite(self, index: int, citation: dict[str, Any]) -> None:
         place = citation.get("search_result_index")
@@ -145,19 +144,28 @@ class Decoder:
         if block is not None and type(place) is int and 0 <= place < len(self._numbers):
             block.citations.append((self._numbers[place], citation.get("cited_text")))
 
-    def _end_block(self, index: int, pieces: list[Piece]) -> None:
+    def _end_block(self, index: int, said: list[Piece | str]) -> None:
         block = self._blocks.pop(index, None)
         if block is not None and block.start < self._length:
             found = dict.fromkeys(block.citations)
-            pieces.extend(Cited(n, block.start, self._length, quote) for n, quote in found)
+            said.extend(Cited(n, block.start, self._length, quote) for n, quote in found)
 
-    def _stopping(self, event: dict[str, Any], pieces: list[Piece]) -> None:
+    def _stopping(self, event: dict[str, Any], said: list[Piece | str]) -> None:
         if reason := event["delta"].get("stop_reason"):
             self._stop = STOPS.get(reason, StopReason.OTHER)
         if counts := event.get("usage"):
             self._usage = self._final = used(counts, self._usage)
             if self._stop is None:
-                pieces.append(self._usage)
+                said.append(self._usage)
+
+
+def joined(said: Iterable[Piece | str]) -> Iterator[Piece]:
+    """What was said, with the texts that follow each other as one: a piece for each token would be most of a token's price."""
+    for kind, run in groupby(said, type):
+        if kind is str:
+            yield Text("".join(cast("Iterable[str]", run)))
+        else:
+            yield from cast("Iterable[Piece]", run)
 
 
 def used(counts: dict[str, Any], before: Usage | None) -> Usage:

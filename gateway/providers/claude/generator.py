@@ -4,15 +4,14 @@ The SDK's own event objects cost 37 to 64 microseconds of CPU per token, the byt
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import anyio
-from httpx2 import AsyncByteStream
 
+from gateway.providers.claude.body import Body
 from gateway.providers.claude.client import CLIENT_ERRORS, our_fault, post_message
-from gateway.providers.claude.connections import has_come, reading_of
 from gateway.providers.claude.decoder import Decoder
 from gateway.providers.claude.request import citable, messages
 from gateway.providers.claude.rest import Rest
@@ -21,7 +20,6 @@ from streaming.ports import Piece, Prompt
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
-    from httpx2 import Response
 
 # How long the end of the body is waited for after `message_stop`, before the stop is handed on: the last chunk comes with the event or
 # right after it, and only a body read to its end gives its connection back (a new one costs a TCP and a TLS handshake).
@@ -56,7 +54,7 @@ class AnthropicGenerator:
         except CLIENT_ERRORS as error:
             raise our_fault(error, self.name) from error
         decoder = Decoder(tuple(n for n, _ in citable(prompt)), self.name)
-        return AnthropicDraft(response, decoder, self.name, self._rest)
+        return AnthropicDraft(Body(response), decoder, self.name, self._rest)
 
 
 class AnthropicDraft:
@@ -65,10 +63,9 @@ class AnthropicDraft:
     Pings bring no batch: a service is not at work because it keeps the connection open.
     """
 
-    def __init__(self, response: "Response", decoder: Decoder, model: str, rest: Rest) -> None:
-        self._response = response
+    def __init__(self, body: Body, decoder: Decoder, model: str, rest: Rest) -> None:
+        self._body = body
         self._rest = rest
-        self._chunks = chunks_of(response)
         self._decoder = decoder
         self._model = model
         self._clock = asyncio.get_running_loop().time  # anyio's, which looks for it each time
@@ -83,32 +80,36 @@ class AnthropicDraft:
     async def __anext__(self) -> tuple[Piece, ...]:
         if self._is_read:
             raise StopAsyncIteration
-        while not self._decoder.is_ended:
-            has_spoken = self._decoder.has_spoken
+        decoder = self._decoder
+        while not decoder.is_ended:
+            has_spoken = decoder.has_spoken
             if has_spoken and self._brought < MUCH_BYTES:
-                await self._take_rest()
-            data = await self._read()
-            if data is None:
+                rest_s = self._rest.until(self._clock())
+                # Whoever waits for what comes next need not wake up for the end of the rest.
+                if rest_s > 0 and not self._body.rest(rest_s, MUCH_BYTES) and not self._body.has_come:
+                    await anyio.sleep(rest_s)
+            try:
+                data = await self._body.read()
+            except CLIENT_ERRORS as error:
+                if decoder.is_stopping:
+                    break
+                raise our_fault(error, self._model) from error
+            if not data:
                 break
             self._brought = len(data) if has_spoken else MUCH_BYTES  # its second read tells how fast it comes
-            pieces = self._decoder.feed(data)
-            if pieces or self._decoder.heard > self._heard:
-                self._heard = self._decoder.heard
+            pieces = decoder.feed(data)
+            if pieces or decoder.heard > self._heard:
+                self._heard = decoder.heard
                 return pieces
-        if self._decoder.is_ended:
+        if decoder.is_ended:
             await self._read_end_of_body()
         self._is_read = True
-        return self._decoder.end()
+        return decoder.end()
 
     def cut(self) -> None:
-        """As the port promises. What the close does before it waits for anything is the close of the connection."""
+        """As the port promises."""
         self._is_read = True
-        if (reading := reading_of(self._response)) is not None:
-            reading.hang_up()
-        closing = self._response.aclose()
-        with suppress(StopIteration, *CLIENT_ERRORS):
-            closing.send(None)
-        closing.close()
+        self._body.cut()
 
     async def aclose(self) -> None:
         """Closes the connection at once, unless the body was read to its end: then it is free for the next request."""
@@ -116,36 +117,9 @@ class AnthropicDraft:
         if not self._is_closed:
             self._is_closed = True
             self._rest.end()
-        await self._response.aclose()
-        await self._chunks.aclose()
-
-    async def _take_rest(self) -> None:
-        rest_s = self._rest.until(self._clock())
-        if rest_s <= 0:
-            return
-        if (reading := reading_of(self._response)) is not None:
-            reading.rest(rest_s)  # whoever waits for what comes next need not wake up for its end
-        elif not has_come(self._response):
-            await anyio.sleep(rest_s)
-
-    async def _read(self) -> bytes | None:
-        """The next chunk of the body; None at its end, which may be a broken one once the stop reason is known."""
-        try:
-            return await anext(self._chunks, None)
-        except CLIENT_ERRORS as error:
-            if self._decoder.is_stopping:
-                return None
-            raise our_fault(error, self._model) from error
+        await self._body.aclose()
 
     async def _read_end_of_body(self) -> None:
         with anyio.move_on_after(BODY_END_LIMIT_S), suppress(*CLIENT_ERRORS):  # the answer is whole, come what may
-            while await anext(self._chunks, None) is not None:
+            while await self._body.read():
                 pass
-
-
-def chunks_of(response: "Response") -> AsyncGenerator[bytes, None]:
-    """The chunks of a body as they arrive. One that was not encoded, as was asked for, does not pass what would decode and measure it."""
-    if "content-encoding" in response.headers:
-        return response.aiter_bytes()
-    assert isinstance(response.stream, AsyncByteStream)
-    return cast("AsyncGenerator[bytes, None]", aiter(response.stream))
