@@ -92,7 +92,7 @@ class Settings(BaseSettings):
     )
     connect_s: Annotated[float, Field(gt=0, le=60)] = 3.0
     read_s: Annotated[float, Field(gt=0, le=300)] = 20.0
-    rest_s: Annotated[float, Field(ge=0, le=1)] = 0.064
+    rest_s: Annotated[float, Field(ge=0, le=1)] = 0.08
 
     speculate: Speculate = "adaptive"
     second_worth: Annotated[float, Field(ge=0)] = SECOND_WORTH

@@ -9,7 +9,7 @@ import math
 
 FREE_DRAFTS = 4
 DRAFT_S = 0.006
-LONGEST_S = 0.064  # sixteen looks a second, which an eye takes for a flow
+LONGEST_S = 0.08  # a dozen looks a second: an eye takes for a flow what comes more often than ten times
 STEPS = 4  # a rest is so many quarters of the longest, or fewer: drafts of one moment rest alike, though others came and went between
 FEW_DRAFTS = 16  # are looked at all together: that is a millisecond, which another one's first byte seldom meets
 TOGETHER = 4  # of more, so many: there is always somebody's first byte or bad verdict that waits for a look to end
