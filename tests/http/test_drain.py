@@ -12,6 +12,7 @@ import httpx2
 import pytest
 from sse_starlette.sse import AppStatus
 
+from gateway.server import Server
 from tests.support.clients import Told, ask, client
 from tests.support.gateway_app import Running, eventually, running, scripted_house
 from tests.support.gateway_process import GatewayProcess, gateway_process
@@ -91,6 +92,31 @@ async def test_second_signal_exits_at_once(tmp_path: Path) -> None:
 async def cut_off(base_url: str) -> None:
     with suppress(httpx2.TransportError):
         await ask(base_url, "Is it? [[grade_ms=60000]]")
+
+
+async def test_an_idle_server_sleeps_and_knows_the_time_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    look = Server.on_tick
+
+    async def counted(self: Server, counter: int) -> bool:
+        looks.append(counter)
+        return await look(self, counter)
+
+    monkeypatch.setattr(Server, "on_tick", counted)
+    async with running(scripted_house()) as server, client(server.base_url) as http:
+        dates = set[str]()
+        with anyio.fail_after(20):
+            while len(dates) < 3:
+                dates.add((await http.get("/healthz")).headers["date"])
+                await anyio.sleep(0.05)
+        assert len(looks) <= 5  # uvicorn's own server looks ten times a second
+
+
+async def test_a_server_that_would_look_in_an_hour_stops_when_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.server.DATE_S", 3600.0)
+    with anyio.fail_after(20):
+        async with running(scripted_house()) as server:
+            await ask(server.base_url, "Is it?")
 
 
 async def test_draining_ends_a_whole_answer_with_503() -> None:
