@@ -101,7 +101,7 @@ class AnthropicDraft:
             if pieces or decoder.heard > self._heard:
                 self._heard = decoder.heard
                 return pieces
-        if decoder.is_ended:
+        if decoder.is_ended and not self._body.has_come:
             await self._read_end_of_body()
         self._is_read = True
         return decoder.end()
