@@ -18,7 +18,7 @@ LAST_WORDS_S = 3.0  # after the grace, for `failed` and `done` to reach clients 
 CANCEL_S = 5  # after that uvicorn waits so long for connections, then cancels what is left
 CLEANUP_S = 3.0  # for cancelled requests to close what they hold
 KEEP_ALIVE_S = 30
-DATE_S = 1.0  # what responses say of the time is right within so much
+DATE_S = 1.0  # so old at most is what responses say of the time, in whole seconds
 BACKLOG = 2048
 
 

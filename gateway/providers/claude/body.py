@@ -42,12 +42,18 @@ class Body:
 
     @property
     def has_come(self) -> bool:
-        """Whether it has come to its end, read or not: then its connection is another request's."""
-        return self._answered is not None and self._answered.content.is_eof()
+        """Whether it has come to its end, whole or broken, read or not: then its connection is another request's, or nobody's."""
+        content = self._answered.content if self._answered is not None else None
+        return content is not None and (content.is_eof() or content.exception() is not None)
 
     def rest(self, seconds: float, enough: int) -> bool:
         """Has the next `read` return after so long, or once so many bytes have come; False where nobody can see to that."""
         return self._reading is not None and self._is_open and self._reading.rest(seconds, enough)
+
+    def wake(self) -> None:
+        """Ends the rest: what comes next is read as it comes."""
+        if self._reading is not None and self._is_open:
+            self._reading.wake()
 
     def cut(self) -> None:
         """Closes the connection now: what the close does before it waits for anything is that."""

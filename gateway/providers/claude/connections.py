@@ -13,8 +13,10 @@ from functools import partial
 from typing import Any, cast
 
 import httpx2
-from aiohttp import ClientResponse, ClientSession, ClientTimeout, TCPConnector
+from aiohttp import ClientPayloadError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.helpers import _EXC_SENTINEL
+from aiohttp.http_exceptions import HttpProcessingError
 from anthropic import DefaultAioHttpClient
 from anthropic._vendor.httpx_aiohttp.transport import AiohttpResponseStream, AiohttpTransport, map_aiohttp_exceptions
 from multidict import CIMultiDict
@@ -126,11 +128,22 @@ class Reading(ResponseHandler):
         self._end_of_rest = self._loop.call_later(seconds, self._rested)
         return True
 
-    def data_received(self, data: bytes) -> None:
-        if self._end_of_rest is not None:  # enough has come; what another request brings is not to wait
+    def wake(self) -> None:
+        """Ends the rest, where there is one."""
+        if self._end_of_rest is not None:
             self._end_of_rest.cancel()
             self._rested()
+
+    def data_received(self, data: bytes) -> None:
+        if self._end_of_rest is not None:  # enough has come; what another request brings is not to wait
+            self.wake()
         super().data_received(data)
+
+    def set_exception(self, exc: BaseException, exc_cause: BaseException = _EXC_SENTINEL) -> None:
+        """As aiohttp's, which tells whoever waits for a response, but not whoever reads a body in which a chunk is none (3.14)."""
+        super().set_exception(exc, exc_cause)
+        if isinstance(exc, HttpProcessingError) and self._payload is not None and self._payload.exception() is None:
+            self._payload.set_exception(ClientPayloadError(f"Response payload is not completed: {exc!r}"), exc)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._end_of_rest is not None:

@@ -120,6 +120,7 @@ class AnthropicDraft:
         await self._body.aclose()
 
     async def _read_end_of_body(self) -> None:
+        self._body.wake()  # a rest that began while there was something to read has not ended with it
         with anyio.move_on_after(BODY_END_LIMIT_S), suppress(*CLIENT_ERRORS):  # the answer is whole, come what may
             while await self._body.read():
                 pass
