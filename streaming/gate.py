@@ -250,5 +250,6 @@ def weight(pieces: Iterable[Piece]) -> Weight:
             said = piece.text
             text += len(said) if said.isascii() else len(said.encode("utf-8", "surrogatepass"))
         elif isinstance(piece, Cited) and piece.quote is not None:
-            quotes += min(QUOTE_BYTES, text_bytes((Text(piece.quote),)))
+            said = piece.quote
+            quotes += min(QUOTE_BYTES, len(said) if said.isascii() else len(said.encode("utf-8", "surrogatepass")))
     return text, quotes

@@ -24,6 +24,7 @@ from streaming.wire.told import Told
 SNIPPET_CHARACTERS = 300  # a glance at a source: about three lines
 
 TOKEN = b'id: %b.%d\nevent: token\ndata: {"text":%b}\n\n'
+CITATION = b'id: %b.%d\nevent: citation\ndata: {"n":%d,"start":%d,"end":%d%b}\n\n'
 
 
 class Native:
@@ -46,6 +47,9 @@ class Native:
             self._sent += 1
             if isinstance(event, Token):  # as `frame` would write it, in 1 us instead of 6: every token passes here
                 frames.append(TOKEN % (self._id, self._sent, QUOTED(event.text).encode()))
+            elif isinstance(event, Citation):  # the same: some answers have one for each sentence
+                quote = b"" if event.quote is None else b',"quote":%b' % QUOTED(event.quote).encode()
+                frames.append(CITATION % (self._id, self._sent, event.n, event.start, event.end, quote))
             else:
                 frames.append(frame(f"{self._answer_id}.{self._sent}", event))
         return b"".join(frames)

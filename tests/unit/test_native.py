@@ -136,8 +136,10 @@ def test_no_text_and_no_number_breaks_a_frame(event: Event) -> None:
 
 
 @given(ANYTHING)
-def test_token_in_a_stream_is_framed_as_every_event_is(text: str) -> None:
+def test_token_and_citation_in_a_stream_are_framed_as_every_event_is(text: str) -> None:
     assert Native("a").chunk((Token(text), Token(text))) == frame("a.1", Token(text)) + frame("a.2", Token(text))
+    cited = Citation(2, 0, len(text), text), Citation(1, 3, 4)
+    assert Native("a").chunk(cited) == frame("a.1", cited[0]) + frame("a.2", cited[1])
 
 
 @given(st.text(max_size=1_000))

@@ -6,7 +6,7 @@ Source of the event flow: https://platform.claude.com/docs/en/build-with-claude/
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, cast
+from typing import Any
 
 from gateway.providers.claude.faults import fault_inside, unavailable
 from gateway.providers.claude.frames import Frames
@@ -98,7 +98,11 @@ class Decoder:
             self.heard += 1
         match kind:
             case "content_block_delta":
-                self._delta(event["index"], event["delta"], said)
+                index, delta = event["index"], event["delta"]
+                if delta["type"] == "text_delta":
+                    self._say(delta["text"], said)
+                elif delta["type"] == "citations_delta":
+                    self._cite(index, delta["citation"])
             case "content_block_start":
                 self._start_block(event["index"], event["content_block"], said)
             case "content_block_stop":
@@ -114,13 +118,6 @@ class Decoder:
                 self._fault, self.is_ended = fault_inside(event["error"].get("type"), self._model), True
             case _:
                 pass
-
-    def _delta(self, index: int, delta: dict[str, Any], said: list[Piece | str]) -> None:
-        kind = delta["type"]
-        if kind == "text_delta":
-            self._say(delta["text"], said)
-        elif kind == "citations_delta":
-            self._cite(index, delta["citation"])
 
     def _start_block(self, index: int, block: dict[str, Any], said: list[Piece | str]) -> None:
         if block["type"] != "text":
@@ -163,9 +160,9 @@ def joined(said: Iterable[Piece | str]) -> Iterator[Piece]:
     """What was said, with the texts that follow each other as one: a piece for each token would be most of a token's price."""
     for kind, run in groupby(said, type):
         if kind is str:
-            yield Text("".join(cast("Iterable[str]", run)))
+            yield Text("".join(run))  # type: ignore[arg-type]
         else:
-            yield from cast("Iterable[Piece]", run)
+            yield from run  # type: ignore[misc]
 
 
 def used(counts: dict[str, Any], before: Usage | None) -> Usage:
