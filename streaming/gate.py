@@ -229,13 +229,17 @@ class Gate:
         return Step(opened=opened, send=send, dropped=dropped, ending=Answered(self._grade, stop) if stop else None)
 
 
+def bytes_of(text: str) -> int:
+    """Its UTF-8 bytes; a lone surrogate counts as three."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
 def text_bytes(pieces: Iterable[Piece]) -> int:
-    """UTF-8 bytes of the text in `pieces` (a lone surrogate counts as three). Lean: it is asked several times for every token."""
+    """UTF-8 bytes of the text in `pieces`. Lean: it is asked several times for every token."""
     size = 0
     for piece in pieces:
         if isinstance(piece, Text):
-            text = piece.text
-            size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+            size += bytes_of(piece.text)
     return size
 
 
@@ -247,9 +251,7 @@ def weight(pieces: Iterable[Piece]) -> Weight:
     text = quotes = 0
     for piece in pieces:
         if isinstance(piece, Text):
-            said = piece.text
-            text += len(said) if said.isascii() else len(said.encode("utf-8", "surrogatepass"))
+            text += bytes_of(piece.text)
         elif isinstance(piece, Cited) and piece.quote is not None:
-            said = piece.quote
-            quotes += min(QUOTE_BYTES, len(said) if said.isascii() else len(said.encode("utf-8", "surrogatepass")))
+            quotes += min(QUOTE_BYTES, bytes_of(piece.quote))
     return text, quotes

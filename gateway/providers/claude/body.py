@@ -18,7 +18,9 @@ class Body:
     def __init__(self, response: httpx2.Response) -> None:
         self._response = response
         self._answered = _answered(response)
-        self._reading = self._protocol()
+        connection = self._answered.connection if self._answered is not None else None
+        reading = connection.protocol if connection is not None else None
+        self._reading = reading if isinstance(reading, Reading) else None
         self._content: StreamReader | None = None
         self._chunks: AsyncIterator[bytes] | None = None
         if self._answered is None or "content-encoding" in response.headers:
@@ -48,17 +50,17 @@ class Body:
 
     def rest(self, seconds: float, enough: int) -> bool:
         """Has the next `read` return after so long, or once so many bytes have come; False where nobody can see to that."""
-        return self._reading is not None and self._is_open and self._reading.rest(seconds, enough)
+        return (reading := self._own) is not None and reading.rest(seconds, enough)
 
     def wake(self) -> None:
         """Ends the rest: what comes next is read as it comes."""
-        if self._reading is not None and self._is_open:
-            self._reading.wake()
+        if (reading := self._own) is not None:
+            reading.wake()
 
     def cut(self) -> None:
         """Closes the connection now: what the close does before it waits for anything is that."""
-        if self._reading is not None and self._is_open:
-            self._reading.hang_up()
+        if (reading := self._own) is not None:
+            reading.hang_up()
         closing = self._response.aclose()
         with suppress(StopIteration, httpx2.RequestError):
             closing.send(None)
@@ -71,15 +73,9 @@ class Body:
             await self._chunks.aclose()  # type: ignore[attr-defined]  # a generator
 
     @property
-    def _is_open(self) -> bool:
-        """Whether the connection is still this response's."""
-        return self._answered is not None and self._answered.connection is not None
-
-    def _protocol(self) -> Reading | None:
-        """Who reads the connection; None where that is not one of ours."""
-        connection = self._answered.connection if self._answered is not None else None
-        reading = connection.protocol if connection is not None else None
-        return reading if isinstance(reading, Reading) else None
+    def _own(self) -> Reading | None:
+        """Who reads the connection, while it is this response's; None where that is not one of ours."""
+        return self._reading if self._answered is not None and self._answered.connection is not None else None
 
 
 def _answered(response: httpx2.Response) -> ClientResponse | None:

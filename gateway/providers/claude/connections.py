@@ -135,8 +135,7 @@ class Reading(ResponseHandler):
             self._rested()
 
     def data_received(self, data: bytes) -> None:
-        if self._end_of_rest is not None:  # enough has come; what another request brings is not to wait
-            self.wake()
+        self.wake()  # enough has come; what another request brings is not to wait
         super().data_received(data)
 
     def set_exception(self, exc: BaseException, exc_cause: BaseException = _EXC_SENTINEL) -> None:
@@ -157,8 +156,8 @@ class Reading(ResponseHandler):
 
     def _wake_at(self, count: int) -> bool:
         """Has the system report what arrives from so many bytes on, and the end of the connection."""
-        lent = self.transport.get_extra_info("socket") if self.transport is not None else None
-        if lent is None or lent.fileno() < 0:
+        lent = self._lent()
+        if lent is None:
             return False
         try:
             lent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
@@ -168,14 +167,18 @@ class Reading(ResponseHandler):
 
     def hang_up(self) -> None:
         """Tells the other side now that nothing is read or sent any more. To be closed next, which takes a turn of the loop longer."""
-        lent = self.transport.get_extra_info("socket") if self.transport is not None else None
-        if lent is not None and lent.fileno() >= 0:  # TLS lends none from the turn on in which the connection breaks
+        if (lent := self._lent()) is not None:
             held = socket.socket(fileno=lent.fileno())  # an event loop's own lends no `shutdown`
             try:
                 with suppress(OSError):
                     held.shutdown(socket.SHUT_RDWR)
             finally:
                 held.detach()
+
+    def _lent(self) -> Any | None:
+        """The socket; None where it is closed. TLS lends none from the turn on in which the connection breaks."""
+        lent = self.transport.get_extra_info("socket") if self.transport is not None else None
+        return lent if lent is not None and lent.fileno() >= 0 else None
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         if self._reading_paused:
